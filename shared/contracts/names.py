@@ -1,0 +1,43 @@
+"""Streams, subjects, buckets and task names: what operators see with the nats CLI, so names are kept stable."""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import UUID
+
+CHECKS_STREAM: Final = "CHECKS"
+CHECKS_SUBJECTS: Final = "checks.>"
+RESULTS_STREAM: Final = "RESULTS"
+RESULTS_SUBJECTS: Final = "results.>"
+
+SCHEDULES_BUCKET: Final = "tocsin_schedules"
+LEADER_BUCKET: Final = "tocsin_leader"
+LEADER_KEY: Final = "scheduler"
+PROGRESS_BUCKET: Final = "tocsin_progress"
+WATERMARK_KEY: Final = "watermark"
+
+RECORDER_CONSUMER: Final = "recorder"
+RUN_CHECK_TASK: Final = "run_check"
+
+
+def check_subject(region: str, monitor_id: UUID) -> str:
+    """Where a slot waits: one subject per monitor and region, so that the stream keeps one message of each."""
+    return f"checks.{region}.{monitor_id}"
+
+
+def region_filter(region: str) -> str:
+    return f"checks.{region}.>"
+
+
+def worker_consumer(region: str) -> str:
+    """The durable consumer that all workers of a region share."""
+    return f"worker-{region}"
+
+
+def result_subject(region: str, monitor_id: UUID) -> str:
+    return f"results.{region}.{monitor_id}"
+
+
+def run_now_subject(region: str) -> str:
+    """Core NATS, request and reply: checks that a person waits for do not queue behind the schedule."""
+    return f"run.{region}"

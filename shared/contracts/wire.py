@@ -1,0 +1,97 @@
+"""The messages between our processes: JSON, frozen, with a version each.
+
+A reader refuses a version it does not know (``msgspec.ValidationError``) and ignores fields it does not know,
+so that a newer writer and an older reader live side by side while a release rolls out.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+from uuid import UUID
+
+import msgspec
+
+from shared.domain.result import CheckVerdict, SlotKey
+
+Trigger = Literal["schedule", "manual"]
+
+
+class RunSpec(msgspec.Struct, frozen=True):
+    """What a worker runs. ``check`` is the stored form of a ``CheckSpec``: its secrets are still sealed."""
+
+    check: dict[str, Any]
+    timeout_seconds: float
+    retries: int
+    retry_delay_seconds: float
+
+
+class Schedule(msgspec.Struct, frozen=True):
+    """One value of the KV bucket ``tocsin_schedules``; its key is the monitor's id.
+
+    ``starts_at_ms`` is where the current cadence begins: its first slot. ``run`` stays raw JSON: the scheduler
+    copies it into each task without ever reading it.
+    """
+
+    monitor_id: UUID
+    organisation_id: UUID
+    revision: int
+    interval_ms: int
+    starts_at_ms: int
+    regions: tuple[str, ...]
+    run: msgspec.Raw
+    v: Literal[1] = 1
+
+
+class CheckTask(msgspec.Struct, frozen=True):
+    """The argument of the task ``run_check``: one slot of one monitor in one region."""
+
+    monitor_id: UUID
+    revision: int
+    region: str
+    slot_ms: int
+    interval_ms: int
+    run: RunSpec
+    v: Literal[1] = 1
+
+    @property
+    def key(self) -> SlotKey:
+        return SlotKey(self.monitor_id, self.region, self.slot_ms)
+
+
+class ResultMessage(msgspec.Struct, frozen=True):
+    """A verdict on its way into storage. ``started_at_ms`` is null for a slot that was not run."""
+
+    monitor_id: UUID
+    revision: int
+    region: str
+    slot_ms: int
+    started_at_ms: int | None
+    verdict: CheckVerdict
+    trigger: Trigger = "schedule"
+    v: Literal[1] = 1
+
+    @property
+    def key(self) -> SlotKey:
+        return SlotKey(self.monitor_id, self.region, self.slot_ms)
+
+
+class RunNow(msgspec.Struct, frozen=True):
+    """A request on ``run.<region>``: check this now and answer with a ``RunNowAnswer``.
+
+    ``monitor_id`` is null for a preview of an unsaved check; otherwise the result is stored as well.
+    """
+
+    run: RunSpec
+    region: str
+    monitor_id: UUID | None = None
+    revision: int = 0
+    store: bool = False
+    v: Literal[1] = 1
+
+
+class RunNowAnswer(msgspec.Struct, frozen=True):
+    region: str
+    slot_ms: int
+    started_at_ms: int
+    verdict: CheckVerdict
+    v: Literal[1] = 1
