@@ -42,20 +42,40 @@ class Schedule(msgspec.Struct, frozen=True):
     v: Literal[1] = 1
 
 
-class CheckTask(msgspec.Struct, frozen=True):
-    """The argument of the task ``run_check``: one slot of one monitor in one region."""
+class Progress(msgspec.Struct, frozen=True):
+    """The leader's report: slots up to ``done_until_ms`` are acknowledged, up to ``planned_until_ms`` seen."""
+
+    done_until_ms: int
+    planned_until_ms: int
+    scheduler: str
+    v: Literal[1] = 1
+
+
+class SlotOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """One slot of one monitor in one region."""
 
     monitor_id: UUID
     revision: int
     region: str
     slot_ms: int
     interval_ms: int
-    run: RunSpec
     v: Literal[1] = 1
 
     @property
     def key(self) -> SlotKey:
         return SlotKey(self.monitor_id, self.region, self.slot_ms)
+
+
+class CheckOrder(SlotOrder, frozen=True, kw_only=True):
+    """The argument of the task ``run_check`` as the scheduler writes it: what to run is copied, not read."""
+
+    run: msgspec.Raw
+
+
+class CheckTask(SlotOrder, frozen=True, kw_only=True):
+    """The argument of the task ``run_check`` as the worker reads it."""
+
+    run: RunSpec
 
 
 class ResultMessage(msgspec.Struct, frozen=True):

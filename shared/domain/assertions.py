@@ -1,11 +1,22 @@
-"""What a user asserts about an answer. The judging lives in ``evaluate``."""
+"""What a user asserts about an answer, refused at once when it could never be judged.
+
+The judging lives in ``evaluate``.
+"""
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+from shared.domain.comparison import compile_pattern, is_number
+from shared.domain.headers import check_header_name
+from shared.domain.jsonpath import compile_path
+from shared.domain.status_ranges import parse_status_ranges
+
+MAX_VALUE_LENGTH = 4096
 
 
 class Operator(StrEnum):
@@ -26,14 +37,135 @@ class Operator(StrEnum):
 
 Source = Literal["status", "header", "body", "json", "response_time_ms", "certificate_days_left"]
 
+NUMERIC = frozenset({Operator.LESS, Operator.LESS_OR_EQUAL, Operator.GREATER, Operator.GREATER_OR_EQUAL})
+_EQUALITY = frozenset({Operator.EQUALS, Operator.NOT_EQUALS})
+_MEMBERSHIP = frozenset({Operator.IN, Operator.NOT_IN})
+_SUBSTRING = frozenset({Operator.CONTAINS, Operator.NOT_CONTAINS})
+_TEXT = _EQUALITY | _SUBSTRING | {Operator.MATCHES, Operator.EMPTY}
+_YES_OR_NO = frozenset({Operator.EXISTS, Operator.EMPTY})
+
+OPERATORS: dict[str, frozenset[Operator]] = {
+    "status": NUMERIC | _EQUALITY | _MEMBERSHIP,
+    "header": _TEXT | _MEMBERSHIP | {Operator.EXISTS},
+    "body": _TEXT,
+    "json": frozenset(Operator),
+    "response_time_ms": NUMERIC,
+    "certificate_days_left": NUMERIC,
+}
+_WITH_PATH = frozenset({"header", "json"})
+_TEXT_SOURCES = frozenset({"header", "body"})
+
 
 class Assertion(BaseModel):
-    """One condition; ``path`` is a header name or a JSON path (RFC 9535), needed by those two sources."""
+    """One condition; ``path`` is a header name or a JSON path (RFC 9535), needed by those two sources.
+
+    A JSON path that leads to several values asserts something about each of them. ``exists`` and ``empty`` take
+    true (also when no value is given) or false.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    # The order matters: each field is checked against those before it.
     source: Source
     operator: Operator
-    path: Annotated[str | None, Field(max_length=500)] = None
-    value: Any = None
+    path: Annotated[str | None, Field(max_length=500, validate_default=True)] = None
+    value: Annotated[Any, Field(validate_default=True)] = None
     severity: Literal["down", "degraded"] = "down"
+
+    @field_validator("operator")
+    @classmethod
+    def _operator_fits_source(cls, operator: Operator, info: ValidationInfo) -> Operator:
+        source = info.data.get("source")
+        if source and operator not in OPERATORS[source]:
+            known = ", ".join(each.value for each in Operator if each in OPERATORS[source])
+            raise ValueError(f"{operator.value!r} says nothing about {source}: use one of {known}")
+        return operator
+
+    @field_validator("path")
+    @classmethod
+    def _path_fits_source(cls, path: str | None, info: ValidationInfo) -> str | None:
+        source = info.data.get("source")
+        if not source:
+            return path
+        if source not in _WITH_PATH:
+            if path is not None:
+                raise ValueError(f"{source} has no path: leave it out")
+        elif not path:
+            what = "the name of the header" if source == "header" else "a JSON path such as $.status"
+            raise ValueError(f"{source} needs a path: {what}")
+        elif source == "header":
+            check_header_name(path)
+        else:
+            compile_path(path)
+        return path
+
+    @field_validator("value")
+    @classmethod
+    def _value_fits_operator(cls, value: Any, info: ValidationInfo) -> Any:
+        source, operator = info.data.get("source"), info.data.get("operator")
+        if not source or not operator:
+            return value
+        if len(json.dumps(value, default=str)) > MAX_VALUE_LENGTH:
+            raise ValueError(f"the value is longer than {MAX_VALUE_LENGTH} characters as JSON")
+        if operator in NUMERIC:
+            _check_number(operator, value)
+        elif operator in _YES_OR_NO:
+            _check_yes_or_no(operator, value)
+        elif operator is Operator.MATCHES:
+            compile_pattern(_text(operator, value))
+        elif source == "status":
+            _check_status(operator, value)
+        elif operator in _MEMBERSHIP:
+            _check_members(source, operator, value)
+        elif source in _TEXT_SOURCES:
+            _check_text(operator, value)
+        elif operator in _SUBSTRING and value == "":
+            raise ValueError("every text contains an empty one: give the text to look for")
+        return value
+
+
+def _check_number(operator: Operator, value: Any) -> None:
+    if not is_number(value):
+        raise ValueError(f"{operator.value!r} compares numbers: give a number, without quotes")
+    if isinstance(value, float) and not abs(value) < float("inf"):
+        raise ValueError("the number must be finite")
+
+
+def _check_yes_or_no(operator: Operator, value: Any) -> None:
+    if value is not None and not isinstance(value, bool):
+        raise ValueError(f"{operator.value!r} takes true or false")
+
+
+def _text(operator: Operator, value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{operator.value!r} needs text here")  # noqa: TRY004 - pydantic reports ValueErrors only
+    return value
+
+
+def _check_text(operator: Operator, value: Any) -> None:
+    if _text(operator, value) == "" and operator in _SUBSTRING:
+        raise ValueError("every text contains an empty one: give the text to look for")
+
+
+def _check_status(operator: Operator, value: Any) -> None:
+    if operator in _EQUALITY:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ValueError("a status code is a number: for ranges use the operator 'in'")
+        parse_status_ranges(str(value))
+    else:
+        parse_status_ranges(status_text(value))
+
+
+def status_text(value: Any) -> str:
+    """The one text form of ``"200-299"``, ``[200, 204]`` and ``204``; raises ``ValueError`` for anything else."""
+    parts = value if isinstance(value, list) else [value]
+    if not parts or not all(isinstance(part, int | str) and not isinstance(part, bool) for part in parts):
+        raise ValueError('write status codes like "200-299", "200,204,301-302" or [200, 204]')
+    return ",".join(str(part) for part in parts)
+
+
+def _check_members(source: str, operator: Operator, value: Any) -> None:
+    if not isinstance(value, list) or not value:
+        raise ValueError(f"{operator.value!r} needs a list of at least one value")
+    if source == "header" and not all(isinstance(member, str) for member in value):
+        raise ValueError("headers are text: quote each value of the list")

@@ -1,0 +1,61 @@
+"""Where the next page of a list begins. Opaque to clients; a forged one shows nothing its key may not see."""
+
+from __future__ import annotations
+
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from datetime import datetime
+from typing import Annotated
+from uuid import UUID
+
+from pydantic import Field
+
+from api.errors import invalid
+from shared.domain.clock import to_datetime, to_milliseconds
+
+MAX_LIMIT = 1000
+Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT, description="Items per page.")]
+Cursor = Annotated[
+    str | None, Field(max_length=200, description="`next_cursor` of the page before; without it, the first page.")
+]
+_RESULT = re.compile(r"([0-9]{1,14})\.([a-z0-9_-]{1,32})")
+_ADVICE = "this is not a cursor of this list: pass next_cursor as it came"
+
+
+def id_cursor(last: UUID) -> str:
+    return _encode(last.hex)
+
+
+def read_id_cursor(cursor: str | None) -> UUID | None:
+    """Raises a 422 for anything that ``id_cursor`` did not make."""
+    if cursor is None:
+        return None
+    try:
+        return UUID(hex=_decode(cursor))
+    except ValueError as error:
+        raise invalid("cursor", _ADVICE) from error
+
+
+def result_cursor(scheduled_at: datetime, region: str) -> str:
+    return _encode(f"{to_milliseconds(scheduled_at)}.{region}")
+
+
+def read_result_cursor(cursor: str | None) -> tuple[datetime, str] | None:
+    """Raises a 422 for anything that ``result_cursor`` did not make."""
+    if cursor is None:
+        return None
+    try:
+        found = _RESULT.fullmatch(_decode(cursor))
+    except ValueError as error:
+        raise invalid("cursor", _ADVICE) from error
+    if found is None:
+        raise invalid("cursor", _ADVICE)
+    return to_datetime(int(found[1])), found[2]
+
+
+def _encode(text: str) -> str:
+    return urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _decode(cursor: str) -> str:
+    return urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")

@@ -1,0 +1,113 @@
+"""The monitor as clients write and read it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+import msgspec
+from pydantic import BaseModel, Field
+
+from api.cursors import Cursor, Limit
+from api.v1.results.schemas import ResultRead
+from shared.contracts.sealing import Sealer
+from shared.db.repositories.monitors import MonitorFilter, MonitorView
+from shared.domain.checks import Strict
+from shared.domain.clock import to_datetime, to_milliseconds
+from shared.domain.monitor import MonitorSpec
+from shared.domain.slots import Cadence, next_slot_ms
+from shared.domain.state import MonitorStatus
+
+EXAMPLE: dict[str, Any] = {
+    "name": "Shop checkout",
+    "interval_seconds": 60,
+    "timeout_seconds": 10,
+    "regions": ["default"],
+    "tags": {"team": "shop"},
+    "retries": 1,
+    "retry_delay_seconds": 3,
+    "check": {
+        "kind": "http",
+        "url": "https://shop.example/health",
+        "auth": {"kind": "bearer", "token": "…"},
+        "assertions": [
+            {"source": "body", "operator": "contains", "value": "ready"},
+            {"source": "response_time_ms", "operator": "lt", "value": 800, "severity": "degraded"},
+        ],
+    },
+}
+_PRINTABLE = r"^[^\x00-\x1f]+$"
+
+
+class MonitorQuery(Strict):
+    """What to list. All conditions must hold."""
+
+    status: MonitorStatus | None = None
+    kind: Literal["http", "ssl"] | None = None
+    tag: Annotated[
+        str | None, Field(max_length=400, pattern=_PRINTABLE, description="`name`, or `name:value`.")
+    ] = None
+    q: Annotated[
+        str | None,
+        Field(max_length=200, pattern=_PRINTABLE, description="Part of the name, URL or host, in any case."),
+    ] = None
+    limit: Limit = 50
+    cursor: Cursor = None
+
+    @property
+    def filter(self) -> MonitorFilter:
+        return MonitorFilter(self.status and self.status.value, self.kind, self.tag, self.q)
+
+
+class MonitorRead(MonitorSpec):
+    """A monitor with where it stands. Secrets read `********`; writing that back keeps them."""
+
+    id: UUID
+    status: MonitorStatus
+    status_since: datetime
+    last_result: ResultRead | None
+    next_check_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+    revision: int
+
+
+class MonitorPage(BaseModel):
+    items: list[MonitorRead]
+    next_cursor: str | None
+
+
+def patch_schema() -> dict[str, Any]:
+    """The schema of a change: every field of a monitor, none of them required, null for its default."""
+    schema = MonitorSpec.model_json_schema(ref_template="#/components/schemas/{model}")
+    for key in ("$defs", "required", "description"):
+        schema.pop(key, None)
+    return {**schema, "title": "MonitorPatch", "examples": [{"interval_seconds": 30}]}
+
+
+_SPEC_FIELDS = tuple(name for name in MonitorSpec.model_fields if name != "check")
+_NULL = msgspec.Raw(b"null")
+
+
+def monitor_document(view: MonitorView, sealer: Sealer, now_ms: int) -> dict[str, Any]:
+    """A stored monitor in its public form; the last result is passed on as it lies in storage."""
+    paused = view.paused_at is not None
+    last_result = view.last_result
+    return {
+        "id": view.id,
+        **{name: getattr(view, name) for name in _SPEC_FIELDS},
+        "check": sealer.masked(view.check_spec),
+        "status": MonitorStatus.PAUSED.value if paused else view.status,
+        "status_since": view.paused_at if paused else view.status_since,
+        "last_result": _NULL if last_result is None else msgspec.Raw(last_result.encode()),
+        "next_check_at": None if paused else _next_check(view, now_ms),
+        "created_at": view.created_at,
+        "updated_at": view.updated_at,
+        "revision": view.revision,
+    }
+
+
+def _next_check(view: MonitorView, now_ms: int) -> datetime:
+    cadence = Cadence(view.id, view.interval_seconds * 1000, to_milliseconds(view.starts_at))
+    return to_datetime(next_slot_ms(cadence, now_ms))

@@ -1,0 +1,49 @@
+"""Results as clients read them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+from uuid import UUID
+
+from pydantic import AwareDatetime, BaseModel, Field
+
+from api.cursors import Cursor, Limit
+from shared.domain.checks import Strict
+from shared.domain.errors import CheckError
+from shared.domain.result import AssertionOutcome, HttpFacts, ResultStatus, Timings, TlsFacts
+
+_FIRST, _LAST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2262, 1, 1, tzinfo=UTC)
+Moment = Annotated[AwareDatetime | None, Field(ge=_FIRST, le=_LAST)]
+
+
+class ResultQuery(Strict):
+    """Which results, newest first."""
+
+    since: Annotated[Moment, Field(description="Scheduled at this time or later.")] = None
+    until: Annotated[Moment, Field(description="Scheduled before this time.")] = None
+    limit: Limit = 50
+    cursor: Cursor = None
+
+
+class ResultRead(BaseModel):
+    """One slot of one monitor in one region. `missed` says that it was not run, and `error` why."""
+
+    monitor_id: UUID | None
+    region: str
+    scheduled_at: datetime
+    started_at: datetime | None
+    status: ResultStatus
+    attempts: int
+    error: CheckError | None
+    timings_ms: Timings
+    http: HttpFacts | None
+    tls: TlsFacts | None
+    assertions: list[AssertionOutcome]
+    trigger: Literal["schedule", "manual"]
+    revision: int
+
+
+class ResultPage(BaseModel):
+    items: list[ResultRead]
+    next_cursor: str | None

@@ -1,0 +1,199 @@
+"""From due slots to the queue: every slot stays in the book until the queue has acknowledged it.
+
+A slot that the queue refuses (the monitor's last check still waits or runs) or that can't be sent (the queue is
+away) is tried again under the same message id. When the monitor's next slot comes first, the older one is recorded
+as missed with its reason. So each slot ends once: acknowledged, or recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Protocol
+
+import msgspec
+import structlog
+
+from shared.contracts import names
+from shared.contracts.wire import CheckOrder, ResultMessage, Schedule
+from shared.domain.clock import Clock
+from shared.domain.errors import MissedReason
+from shared.domain.planner import DueSlot
+from shared.domain.result import SlotKey, missed
+from shared.messaging.errors import PublishRejectedError
+from shared.messaging.task_format import encode_task
+from shared.observability import metrics
+
+log = structlog.get_logger(__name__)
+
+FIRST_PAUSE_SECONDS = 0.25
+LONGEST_PAUSE_SECONDS = 2.0
+MAX_MISSED_WAITING = 200_000
+
+_MESSAGES = {
+    MissedReason.SCHEDULER_GAP: "no scheduler could dispatch this check before the next one was due",
+    MissedReason.WORKER_GAP: "no worker took the monitor's check before this one was overtaken by the next",
+    MissedReason.OVERLOADED: "the queue was too full to take this check before the next one was due",
+}
+
+
+class Sender(Protocol):
+    """The publishing side of the queue: returns once written; the future resolves with the acknowledgement."""
+
+    async def publish(self, subject: str, payload: bytes, *, message_id: str) -> asyncio.Future[Any]: ...
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One message in the book: a check to run, or the record of a missed one."""
+
+    key: SlotKey
+    subject: str
+    payload: bytes
+    message_id: str
+    revision: int
+    is_check: bool
+    reason: MissedReason = MissedReason.SCHEDULER_GAP
+    pause: float = FIRST_PAUSE_SECONDS
+    in_flight: bool = False
+    superseded: bool = False
+
+
+class Dispatcher:
+    """The book of slots that are due and not yet acknowledged."""
+
+    def __init__(self, sender: Sender, clock: Clock, permitted: Callable[[], bool]) -> None:
+        self._sender, self._clock, self._permitted = sender, clock, permitted
+        self._book: dict[str, Entry] = {}
+        self._newest: dict[tuple[object, str], Entry] = {}
+        self._waiting: list[tuple[float, int, Entry]] = []
+        self._order = count()
+        self._missed_waiting = 0
+
+    def __len__(self) -> int:
+        return len(self._book)
+
+    def add(self, due: DueSlot, schedule: Schedule) -> None:
+        """Enter a monitor's due slot for each of its regions, and those passed over as missed."""
+        for region in schedule.regions:
+            for slot_ms in due.superseded_ms:
+                key = SlotKey(schedule.monitor_id, region, slot_ms)
+                self._record_missed(key, schedule.revision, MissedReason.SCHEDULER_GAP)
+            self._enter_check(schedule, region, due.slot_ms)
+        metrics.slots_due.inc(len(schedule.regions) * (1 + len(due.superseded_ms)))
+
+    def oldest_slot_ms(self) -> int | None:
+        """The oldest slot that is neither acknowledged nor recorded, or None when the book is empty."""
+        return min((entry.key.slot_ms for entry in self._book.values()), default=None)
+
+    def settle_until(self, mark_ms: int) -> None:
+        """Strike out what another scheduler reports as done."""
+        for message_id, entry in list(self._book.items()):
+            if entry.key.slot_ms <= mark_ms and not entry.in_flight:
+                self._strike(message_id, entry)
+
+    def next_retry(self) -> float | None:
+        """The monotonic time of the next entry to send, or None."""
+        return self._waiting[0][0] if self._waiting else None
+
+    async def flush(self) -> None:
+        """Send all that may be sent now. The permission is asked again before every single one."""
+        now = self._clock.monotonic()
+        while self._waiting and self._waiting[0][0] <= now and self._permitted():
+            _, _, entry = heapq.heappop(self._waiting)
+            if self._book.get(entry.message_id) is entry:
+                await self._send(entry)
+
+    def _enter_check(self, schedule: Schedule, region: str, slot_ms: int) -> None:
+        key = SlotKey(schedule.monitor_id, region, slot_ms)
+        if key.message_id in self._book:
+            return
+        place = (schedule.monitor_id, region)
+        if older := self._newest.get(place):
+            self._supersede(older)
+        order = CheckOrder(
+            monitor_id=schedule.monitor_id,
+            revision=schedule.revision,
+            region=region,
+            slot_ms=slot_ms,
+            interval_ms=schedule.interval_ms,
+            run=schedule.run,
+        )
+        payload = encode_task(names.RUN_CHECK_TASK, key.message_id, msgspec.json.encode(order))
+        subject = names.check_subject(region, schedule.monitor_id)
+        entry = Entry(key, subject, payload, key.message_id, schedule.revision, is_check=True)
+        self._newest[place] = entry
+        self._enter(entry, 0.0)
+
+    def _supersede(self, entry: Entry) -> None:
+        if entry.in_flight:
+            entry.superseded = True  # its acknowledgement may still come: that decides
+            return
+        self._strike(entry.message_id, entry)
+        self._record_missed(entry.key, entry.revision, entry.reason)
+
+    def _record_missed(self, key: SlotKey, revision: int, reason: MissedReason) -> None:
+        if self._missed_waiting >= MAX_MISSED_WAITING:
+            # The slot audit finds it from the database; remembering it here would exhaust memory.
+            log.error("too many missed slots wait to be recorded", slot=key.message_id)
+            return
+        message = ResultMessage(
+            monitor_id=key.monitor_id,
+            revision=revision,
+            region=key.region,
+            slot_ms=key.slot_ms,
+            started_at_ms=None,
+            verdict=missed(reason, _MESSAGES[reason]),
+        )
+        subject = names.result_subject(key.region, key.monitor_id)
+        payload = msgspec.json.encode(message)
+        entry = Entry(key, subject, payload, f"missed:{key.message_id}", revision, is_check=False, reason=reason)
+        if entry.message_id not in self._book:
+            self._missed_waiting += 1
+            self._enter(entry, 0.0)
+
+    def _enter(self, entry: Entry, not_before: float) -> None:
+        self._book[entry.message_id] = entry
+        heapq.heappush(self._waiting, (not_before, next(self._order), entry))
+
+    def _strike(self, message_id: str, entry: Entry) -> None:
+        del self._book[message_id]
+        if not entry.is_check:
+            self._missed_waiting -= 1
+        elif self._newest.get((entry.key.monitor_id, entry.key.region)) is entry:
+            del self._newest[entry.key.monitor_id, entry.key.region]
+
+    async def _send(self, entry: Entry) -> None:
+        entry.in_flight = True
+        future = await self._sender.publish(entry.subject, entry.payload, message_id=entry.message_id)
+        future.add_done_callback(lambda done: self._settled(entry, done))
+
+    def _settled(self, entry: Entry, done: asyncio.Future[Any]) -> None:
+        if done.cancelled():
+            entry.in_flight = False
+            return
+        error = done.exception()
+        if error is not None:
+            self._failed(entry, error)
+            return
+        self._strike(entry.message_id, entry)
+        if entry.is_check:
+            metrics.slots_dispatched.inc()
+            metrics.dispatch_lateness.observe((self._clock.now_ms() - entry.key.slot_ms) / 1000)
+        else:
+            metrics.slots_missed.labels(entry.reason.value).inc()
+
+    def _failed(self, entry: Entry, error: BaseException) -> None:
+        entry.in_flight = False
+        occupied = isinstance(error, PublishRejectedError) and error.is_occupied
+        entry.reason = MissedReason.WORKER_GAP if occupied else MissedReason.SCHEDULER_GAP
+        if not occupied:
+            log.warning("a slot was not acknowledged by the queue", slot=entry.key.message_id, error=str(error))
+        if entry.superseded:
+            self._supersede(entry)
+            return
+        heapq.heappush(self._waiting, (self._clock.monotonic() + entry.pause, next(self._order), entry))
+        entry.pause = min(entry.pause * 2, LONGEST_PAUSE_SECONDS)

@@ -1,0 +1,184 @@
+"""A worker process: pulls the checks of its region, runs them, and writes results into PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import socket
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import msgspec
+import structlog
+from taskiq.acks import AcknowledgeType
+from taskiq.receiver import Receiver
+
+from monitoring_worker import tasks
+from monitoring_worker.checking import CheckDuty
+from monitoring_worker.probes.runner import CheckRunner
+from monitoring_worker.recorder import Recorder
+from monitoring_worker.results import QueuedResults
+from monitoring_worker.settings import WorkerSettings
+from shared.contracts import names
+from shared.contracts.sealing import Sealer
+from shared.contracts.wire import RunNow
+from shared.db.session import Database
+from shared.domain.clock import SystemClock
+from shared.http.guard import AddressPolicy
+from shared.messaging.broker import ResilientPullBroker
+from shared.messaging.connect import NatsConnection, connect
+from shared.messaging.publisher import Publisher
+from shared.messaging.pull import PullLoop
+from shared.messaging.requests import RequestServer
+from shared.messaging.streams import ensure_consumer, ensure_recorder, ensure_streams
+from shared.observability import metrics
+from shared.observability.health import Health, HealthServer, Probe, keep_ready_file
+from shared.observability.logging import configure_logging
+from shared.process import Life, run_process
+from shared.settings import load
+
+log = structlog.get_logger(__name__)
+
+STOP_GRACE_SECONDS = 25.0
+PREFETCH = 64
+DEAF_AFTER_SECONDS = 10.0
+RECORDER_STUCK_SECONDS = 15.0
+
+
+class Worker:
+    """The parts of a worker, built in order and stopped in the opposite one."""
+
+    def __init__(self, settings: WorkerSettings) -> None:
+        self._settings = settings
+        self._clock = SystemClock()
+        self._life = Life()
+        self._probes: dict[str, Probe] = {"process": self._life.problem}
+
+    async def run(self) -> None:
+        """Work until SIGTERM or SIGINT; raises what ends a part for good."""
+        self._life.listen_to_signals()
+        async with AsyncExitStack() as stack:
+            connection = await self._connect(stack)
+            publisher = await stack.enter_async_context(Publisher(connection))
+            duty = self._duty(publisher)
+            await self._record(stack, connection)
+            receiver = await self._take_checks(stack, connection, publisher, duty)
+            await self._take_requests(stack, connection, duty)
+            await self._report_health(stack)
+            log.info("worker started", region=self._settings.region)
+            await self._life.wait()
+            log.info("finishing the checks in hand")
+            await asyncio.wait_for(receiver, STOP_GRACE_SECONDS)
+
+    async def _connect(self, stack: AsyncExitStack) -> NatsConnection:
+        connection = await connect(
+            self._settings.nats_url,
+            name=f"tocsin-worker-{socket.gethostname()}-{os.getpid()}",
+            buffer_writes=True,
+            on_closed=lambda: self._life.fail("the connection to NATS is closed for good"),
+        )
+        stack.push_async_callback(connection.close)
+        await ensure_streams(connection.js, self._settings.nats_replicas)
+        self._probes["nats"] = lambda: None if connection.is_connected else "not connected"
+        return connection
+
+    def _duty(self, publisher: Publisher) -> CheckDuty:
+        settings = self._settings
+        policy = AddressPolicy(
+            allow_private=settings.allow_private_targets, allowed_networks=tuple(settings.allowed_networks)
+        )
+        keys = [key.get_secret_value() for key in settings.secret_keys]
+        runner = CheckRunner(policy, self._clock)
+        results = QueuedResults(publisher)
+        return CheckDuty(runner, Sealer(keys), results.put, self._clock, settings.region)
+
+    async def _record(self, stack: AsyncExitStack, connection: NatsConnection) -> None:
+        if not self._settings.recorder:
+            return
+        database = Database(self._settings.database_url.get_secret_value(), application_name="tocsin-worker")
+        stack.push_async_callback(database.close)
+        await database.verify()
+        ensure = functools.partial(_ensure_recorder, connection, self._settings.nats_replicas)
+        await ensure()
+        pull = PullLoop(connection, names.RESULTS_STREAM, names.RECORDER_CONSUMER, ensure=ensure, batch=1000)
+        await stack.enter_async_context(pull)
+        recorder = Recorder(database, pull, self._clock)
+        self._life.start("recorder", recorder.run())
+        self._probes["recorder"] = lambda: _recorder_problem(recorder, self._clock.monotonic())
+
+    async def _take_checks(
+        self, stack: AsyncExitStack, connection: NatsConnection, publisher: Publisher, duty: CheckDuty
+    ) -> asyncio.Task[None]:
+        region = self._settings.region
+        ensure = functools.partial(_ensure_checks, connection, region, self._settings.nats_replicas)
+        await ensure()
+        broker = ResilientPullBroker(
+            connection,
+            publisher,
+            names.CHECKS_STREAM,
+            names.worker_consumer(region),
+            ensure=ensure,
+            batch=min(PREFETCH, self._settings.worker_concurrency),
+            on_reinitialised=metrics.consumer_reinitialisations.inc,
+        )
+        tasks.register(broker, duty)
+        receiver = Receiver(
+            broker,
+            max_async_tasks=self._settings.worker_concurrency,
+            validate_params=False,
+            ack_type=AcknowledgeType.WHEN_EXECUTED,
+            wait_tasks_timeout=STOP_GRACE_SECONDS,
+        )
+        stack.push_async_callback(broker.shutdown)
+        listening = self._life.start("checks", receiver.listen(self._life.stopping))
+        self._probes["checks"] = lambda: _silence_problem(broker.pull)
+        return listening
+
+    async def _take_requests(self, stack: AsyncExitStack, connection: NatsConnection, duty: CheckDuty) -> None:
+        async def answer(payload: bytes) -> bytes:
+            return msgspec.json.encode(await duty.on_demand(msgspec.json.decode(payload, type=RunNow)))
+
+        server = RequestServer(connection, names.run_now_subject(self._settings.region), answer)
+        await server.start()
+        stack.push_async_callback(server.stop)
+
+    async def _report_health(self, stack: AsyncExitStack) -> None:
+        health = Health(self._probes)
+        server = HealthServer(health, self._settings.metrics_host, self._settings.metrics_port)
+        await server.start()
+        stack.push_async_callback(server.stop)
+        self._life.start("readiness file", keep_ready_file(Path(self._settings.ready_file), health))
+        stack.push_async_callback(self._life.end)
+
+
+async def _ensure_checks(connection: NatsConnection, region: str, replicas: int) -> None:
+    await ensure_streams(connection.js, replicas)
+    await ensure_consumer(connection.js, region)
+
+
+async def _ensure_recorder(connection: NatsConnection, replicas: int) -> None:
+    await ensure_streams(connection.js, replicas)
+    await ensure_recorder(connection.js)
+
+
+def _silence_problem(pull: PullLoop) -> str | None:
+    silence = pull.silence
+    return f"no sign of life from the queue for {silence:.0f} s" if silence > DEAF_AFTER_SECONDS else None
+
+
+def _recorder_problem(recorder: Recorder, now: float) -> str | None:
+    if recorder.failing_since is None or now - recorder.failing_since < RECORDER_STUCK_SECONDS:
+        return None
+    return f"results can't be stored: {recorder.last_error}"
+
+
+def main(region: str | None = None) -> None:
+    """Run a worker with the settings of the environment; ``region`` overrides TOCSIN_REGION."""
+    settings = load(WorkerSettings, **({"region": region} if region else {}))
+    configure_logging(settings.log_format, settings.log_level, process="worker", region=settings.region)
+    run_process(Worker(settings).run)
+
+
+if __name__ == "__main__":
+    main()

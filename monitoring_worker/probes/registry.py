@@ -1,0 +1,25 @@
+"""Which probe observes which kind of check. A new kind is one line here."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from monitoring_worker.probes.http import HttpProbe
+from monitoring_worker.probes.tls import TlsProbe
+from shared.domain.checks import HttpCheck, SslCheck
+from shared.domain.clock import Clock
+from shared.domain.evaluate import Observation
+from shared.http.door import Door
+
+
+class Probe(Protocol):
+    """Makes one observation of one check; failures of the target are part of it."""
+
+    async def observe(self, spec: Any, timeout_seconds: float) -> Observation:
+        """Look once, for at most so many seconds."""
+        ...
+
+
+def build_probes(door: Door, clock: Clock) -> dict[type, Probe]:
+    """The probes by the class of the specification they observe."""
+    return {HttpCheck: HttpProbe(door, clock), SslCheck: TlsProbe(door, clock)}

@@ -1,0 +1,128 @@
+"""Results from the queue into PostgreSQL, in batches; each is acknowledged after its transaction, never before.
+
+While the database is away the batch in hand is tried again and the rest waits in the queue: nothing is lost and
+memory is bounded by one batch. A row that the database refuses for its content is set aside alone, so that it
+can't hold up the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+import structlog
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+from sqlalchemy.exc import SQLAlchemyError
+
+from shared.contracts.wire import ResultMessage
+from shared.db.errors import is_content_fault, is_missing_partition
+from shared.db.repositories.results import ensure_partitions
+from shared.db.session import Database
+from shared.domain.clock import Clock, to_datetime
+from shared.messaging.pull import PullLoop
+from shared.observability import metrics
+from shared.services.recording import record
+
+log = structlog.get_logger(__name__)
+
+BATCH = 500
+LINGER_SECONDS = 0.2
+FIRST_PAUSE_SECONDS = 0.2
+LONGEST_PAUSE_SECONDS = 5.0
+
+Received = tuple[Msg, ResultMessage]
+
+
+class Recorder:
+    """Writes results until the pull loop ends."""
+
+    def __init__(self, database: Database, pull: PullLoop, clock: Clock) -> None:
+        self._database, self._pull, self._clock = database, pull, clock
+        self.failing_since: float | None = None
+        self.last_error = ""
+        self.refused = 0
+
+    async def run(self) -> None:
+        """Record until ``stop`` of the pull loop; raises ``ConsumerLostError``."""
+        async for batch in self._pull.batches(BATCH, LINGER_SECONDS):
+            received = [pair for message in batch if (pair := await self._decode(message))]
+            if received:
+                await self._store(received)
+
+    async def _decode(self, message: Msg) -> Received | None:
+        try:
+            return message, msgspec.json.decode(message.data, type=ResultMessage)
+        except (msgspec.DecodeError, ValueError) as error:
+            await self._set_aside(message, str(error))
+            return None
+
+    async def _store(self, received: Sequence[Received]) -> None:
+        """Store these for good: until they are stored, or refused one by one for their content."""
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                await self._write(received)
+                break
+            except (OverflowError, ValueError) as error:  # a time that no calendar has
+                await self._isolate(received, error)
+                return
+            except (SQLAlchemyError, OSError) as error:
+                if is_missing_partition(error) and await self._make_room(received):
+                    continue
+                if is_content_fault(error):
+                    await self._isolate(received, error)
+                    return
+                self._note_failure(error)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+        self.failing_since = None
+        for message, _ in received:
+            await _acknowledge(message)
+
+    async def _write(self, received: Sequence[Received]) -> None:
+        results = [result for _, result in received]
+        async with self._database.system() as session:
+            stored = await record(session, results)
+        metrics.results_stored.inc(stored)
+        oldest_ms = min(
+            result.slot_ms if result.started_at_ms is None else result.started_at_ms for result in results
+        )
+        metrics.result_store_lag.set((self._clock.now_ms() - oldest_ms) / 1000)
+
+    async def _make_room(self, received: Sequence[Received]) -> bool:
+        """Create the missing days; False when there was none to create, so that this can't go on for ever."""
+        async with self._database.system() as session:
+            days = {to_datetime(result.slot_ms).date() for _, result in received}
+            return await ensure_partitions(session, days) > 0
+
+    async def _isolate(self, received: Sequence[Received], error: Exception) -> None:
+        """Halve what the database refuses until the one culprit stands alone."""
+        if len(received) == 1:
+            await self._set_aside(received[0][0], str(error).partition("\n")[0])
+            return
+        middle = len(received) // 2
+        await self._store(received[:middle])
+        await self._store(received[middle:])
+
+    async def _set_aside(self, message: Msg, reason: str) -> None:
+        self.refused += 1
+        log.error("a result can't be stored and is dropped", subject=message.subject, reason=reason)
+        try:
+            await message.term()
+        except NatsError as error:
+            log.warning("a refused result comes again", subject=message.subject, error=str(error))
+
+    def _note_failure(self, error: Exception) -> None:
+        self.last_error = str(error).partition("\n")[0]
+        if self.failing_since is None:
+            self.failing_since = self._clock.monotonic()
+        log.error("results can't be stored; they wait in the queue", error=self.last_error)
+
+
+async def _acknowledge(message: Msg) -> None:
+    try:
+        await message.ack()
+    except NatsError as error:  # it comes again, and its key lets it in only once
+        log.info("a stored result comes again", subject=message.subject, error=str(error))

@@ -1,0 +1,153 @@
+"""Secrets of a check at rest: sealed where a check is stored or queued, masked where it is shown.
+
+The stored form of a check is its JSON with every secret replaced by ``{"$sealed": "<token>"}``. What is secret
+is said by the check's own fields (``Secret``) and by the names of headers (``is_sensitive_header``).
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from pydantic import BaseModel, TypeAdapter
+
+from shared.domain.checks import CheckSpec, HttpCheck, Secret, is_sensitive_header
+
+MASK: Final = "********"
+MIN_KEY_LENGTH: Final = 32
+_SEAL: Final = "$sealed"
+# The value of an assertion is any JSON its user likes, so a thing that looks like a seal in there is none.
+_WITHOUT_SECRETS: Final = frozenset({"assertions"})
+# A map whose names users choose: "$sealed" is a valid name of a header, so the map itself is never a seal.
+_MAPS: Final = frozenset({"headers"})
+_KEY_ADVICE: Final = (
+    "it was sealed with a key that is not in TOCSIN_SECRET_KEYS: append the former key to that list"
+)
+
+StoredCheck = dict[str, Any]
+Path = tuple[str, ...]
+_checks: TypeAdapter[CheckSpec] = TypeAdapter(CheckSpec)
+
+
+class SealingError(Exception):
+    """A secret cannot be read, or a key cannot be used; the message names TOCSIN_SECRET_KEYS."""
+
+
+class MaskWithoutSecretError(ValueError):
+    """A mask was written where no secret is stored that it could stand for; ``path`` says where."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        super().__init__("the mask stands for a stored secret, and none is stored here: write the secret itself")
+
+
+class Sealer:
+    """Seals with the first key and opens with any, so that keys are rotated by putting a new one in front."""
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        if not keys or any(len(key) < MIN_KEY_LENGTH for key in keys):
+            raise SealingError(f"TOCSIN_SECRET_KEYS needs keys of at least {MIN_KEY_LENGTH} characters")
+        self._fernet = MultiFernet([Fernet(_derive(key)) for key in keys])
+
+    def encrypt(self, plain: bytes) -> bytes:
+        return self._fernet.encrypt(plain)
+
+    def decrypt(self, token: bytes) -> bytes:
+        """Raises ``SealingError`` when none of the keys fits."""
+        try:
+            return self._fernet.decrypt(token)
+        except InvalidToken as error:
+            raise SealingError(f"a stored secret cannot be read: {_KEY_ADVICE}") from error
+
+    def seal(self, check: CheckSpec, kept: StoredCheck | None = None) -> StoredCheck:
+        """The stored form of a check.
+
+        ``kept`` is the stored form that this one replaces: a mask, and a secret that did not change, keep the
+        seal they have there. Raises ``MaskWithoutSecretError`` for a mask that stands for nothing.
+        """
+        stored = check.model_dump(mode="json")
+        for path in _secret_paths(check):
+            *parents, name = path
+            place = stored
+            for parent in parents:
+                place = place[parent]
+            place[name] = self._sealed(place[name], _find(kept, path), path)
+        return stored
+
+    def open(self, stored: StoredCheck) -> CheckSpec:
+        """The check with its secrets in the clear; raises ``SealingError`` when none of the keys fits."""
+        return _checks.validate_python(_replace_seals(stored, self._opened))
+
+    def masked(self, stored: StoredCheck) -> StoredCheck:
+        """What may be shown: the check with a mask for each secret. Needs no key."""
+        return _replace_seals(stored, _mask)
+
+    def _sealed(self, secret: str, kept: Any, path: Path) -> Any:
+        if secret == MASK:
+            if not _is_seal(kept):
+                raise MaskWithoutSecretError(path)
+            return kept
+        if _is_seal(kept) and self._holds(kept, secret):
+            return kept
+        return {_SEAL: self.encrypt(secret.encode()).decode()}
+
+    def _holds(self, seal: Mapping[str, str], secret: str) -> bool:
+        try:
+            return self._opened(seal) == secret
+        except SealingError:
+            return False
+
+    def _opened(self, seal: Mapping[str, str]) -> str:
+        return self.decrypt(seal[_SEAL].encode()).decode()
+
+
+def _derive(key: str) -> bytes:
+    derived = HKDF(SHA256(), length=32, salt=None, info=b"tocsin sealing 1").derive(key.encode())
+    return base64.urlsafe_b64encode(derived)
+
+
+def _secret_paths(part: BaseModel, prefix: Path = ()) -> Iterator[Path]:
+    for name, field in type(part).model_fields.items():
+        value = getattr(part, name)
+        if isinstance(value, BaseModel):
+            yield from _secret_paths(value, (*prefix, name))
+        elif isinstance(value, str) and any(isinstance(mark, Secret) for mark in field.metadata):
+            yield (*prefix, name)
+    if isinstance(part, HttpCheck):
+        yield from (("headers", name) for name in part.headers if is_sensitive_header(name))
+
+
+def _find(stored: Any, path: Path) -> Any:
+    """What lies at a path; names are compared without case, as those of headers are."""
+    for part in path:
+        if not isinstance(stored, dict):
+            return None
+        stored = next((value for name, value in stored.items() if name.lower() == part.lower()), None)
+    return stored
+
+
+def _is_seal(value: Any) -> bool:
+    return isinstance(value, dict) and value.keys() == {_SEAL}
+
+
+def _mask(_: Mapping[str, str]) -> str:
+    return MASK
+
+
+def _replace_seals(stored: StoredCheck, replace: Callable[[Mapping[str, str]], str]) -> StoredCheck:
+    return {
+        name: value if name in _WITHOUT_SECRETS else _replace_seal(name, value, replace)
+        for name, value in stored.items()
+    }
+
+
+def _replace_seal(name: str, value: Any, replace: Callable[[Mapping[str, str]], str]) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if _is_seal(value) and name not in _MAPS:
+        return replace(value)
+    return _replace_seals(value, replace)

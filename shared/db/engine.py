@@ -1,0 +1,74 @@
+"""Connections: which address, as which role, with which limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from shared.db.errors import DatabaseUnusableError
+
+_SCHEMES = ("postgresql", "postgres", "postgresql+asyncpg")
+
+
+@dataclass(frozen=True, slots=True)
+class PoolOptions:
+    """Limits of one pool; all times in seconds."""
+
+    size: int = 5
+    overflow: int = 5
+    connect_timeout: float = 5.0
+    statement_timeout: float = 30.0
+    idle_in_transaction_timeout: float = 60.0
+
+
+def parse_url(url: str) -> URL:
+    """The URL in the form the driver wants; raises ``DatabaseUnusableError`` for anything but PostgreSQL."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError as error:
+        raise DatabaseUnusableError(_URL_ADVICE) from error
+    if parsed.drivername not in _SCHEMES:
+        raise DatabaseUnusableError(_URL_ADVICE)
+    return parsed.set(drivername="postgresql+asyncpg")
+
+
+_URL_ADVICE = "TOCSIN_DATABASE_URL must look like postgresql://user:password@host:5432/database"
+
+
+def create_engine(url: str, role: str, application_name: str, options: PoolOptions) -> AsyncEngine:
+    """An engine whose connections hold ``role`` from their first moment; nothing is opened yet."""
+    return create_async_engine(
+        parse_url(url),
+        pool_size=options.size,
+        max_overflow=options.overflow,
+        pool_timeout=options.connect_timeout,
+        # A restarted server leaves dead connections in the pool: each is tried before it is used.
+        pool_pre_ping=True,
+        json_serializer=_json,
+        json_deserializer=msgspec.json.decode,
+        connect_args={
+            "timeout": options.connect_timeout,
+            # The server enforces its own limit first; this one is for a server that is frozen.
+            "command_timeout": options.statement_timeout + 5,
+            "server_settings": {
+                "role": role,
+                "application_name": application_name,
+                "timezone": "UTC",
+                "jit": "off",
+                "statement_timeout": _milliseconds(options.statement_timeout),
+                "idle_in_transaction_session_timeout": _milliseconds(options.idle_in_transaction_timeout),
+            },
+        },
+    )
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _milliseconds(seconds: float) -> str:
+    return str(round(seconds * 1000))

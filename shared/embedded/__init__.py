@@ -1,0 +1,1 @@
+"""PostgreSQL and nats-server from wheels, started on this machine: for ``tocsin up`` and for tests."""

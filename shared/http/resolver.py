@@ -1,0 +1,97 @@
+"""Names to addresses, asked of the system so that hosts files, search lists and every name service count.
+
+The system's call blocks, and neither asyncio's shared pool nor uvloop's survives a handful of slow names. Here
+they have threads of their own, as daemons: a lookup that hangs delays neither other lookups nor our exit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable
+from ipaddress import ip_address
+from queue import SimpleQueue
+from typing import Literal, Protocol
+
+from shared.http.errors import name_error
+
+Family = Literal["auto", "4", "6"]
+MAX_THREADS = 64
+_FAMILIES = {"auto": socket.AF_UNSPEC, "4": socket.AF_INET, "6": socket.AF_INET6}
+
+
+class Resolver(Protocol):
+    """What the door needs of a name service."""
+
+    async def resolve(self, host: str, family: Family) -> tuple[str, ...]:
+        """All addresses of a host, best first; raises ``TargetError`` when there is none."""
+        ...
+
+
+class SystemResolver:
+    """``getaddrinfo`` on up to 64 daemon threads, started as they are needed."""
+
+    def __init__(self, max_threads: int = MAX_THREADS) -> None:
+        self._jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._max_threads = max_threads
+        self._threads = 0
+        self._busy = 0
+
+    async def resolve(self, host: str, family: Family) -> tuple[str, ...]:
+        if literal := _literal(host, family):
+            return literal
+        answer = await self._look_up(host, family)
+        if isinstance(answer, OSError):
+            raise name_error(answer, host)
+        return answer
+
+    async def _look_up(self, host: str, family: Family) -> tuple[str, ...] | OSError:
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[tuple[str, ...] | OSError] = loop.create_future()
+
+        def deliver(answer: tuple[str, ...] | OSError) -> None:
+            self._busy -= 1  # only now: the thread of a lookup that timed out is still taken
+            if not answered.done():
+                answered.set_result(answer)
+
+        def ask() -> None:
+            answer = () if answered.cancelled() else _getaddrinfo(host, family)
+            try:
+                loop.call_soon_threadsafe(deliver, answer)
+            except RuntimeError:
+                pass  # the loop was closed while the name service dawdled; nobody is waiting
+
+        self._submit(ask)
+        return await answered
+
+    def _submit(self, job: Callable[[], None]) -> None:
+        self._busy += 1
+        if self._threads < min(self._busy, self._max_threads):
+            self._threads += 1
+            threading.Thread(target=self._work, name="resolver", daemon=True).start()
+        self._jobs.put(job)
+
+    def _work(self) -> None:
+        while True:
+            self._jobs.get()()
+
+
+def _getaddrinfo(host: str, family: Family) -> tuple[str, ...] | OSError:
+    try:
+        found = socket.getaddrinfo(host, None, family=_FAMILIES[family], type=socket.SOCK_STREAM)
+    except OSError as error:
+        return error
+    except UnicodeError:
+        return socket.gaierror(socket.EAI_NONAME, "not a name")
+    return tuple(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+def _literal(host: str, family: Family) -> tuple[str, ...] | None:
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return None
+    if family != "auto" and family != str(address.version):
+        raise name_error(socket.gaierror(socket.EAI_ADDRFAMILY, "wrong family"), host)
+    return (str(address),)

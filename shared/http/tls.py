@@ -1,0 +1,182 @@
+"""TLS as a checker needs it: shared contexts, a handshake that keeps what it saw, and failures by name."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from shared.domain.errors import ErrorKind
+from shared.domain.observation import TlsPeer
+from shared.http.errors import TargetError
+
+OBJECTION_WAIT = 0.5
+"""Seconds a server has to object after a TLS 1.3 handshake that is complete for us, but not yet for it."""
+
+_READ_SIZE = 65536
+_DER = 2  # the interpreter's own constant for it is private
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """What a context depends on: few different ones exist in a process. ``ca_file`` replaces the system's roots."""
+
+    verify: bool = True
+    alpn: tuple[str, ...] = ()
+    ca_file: Path | None = None
+
+
+@lru_cache(maxsize=64)
+def shared_context(settings: TlsSettings) -> ssl.SSLContext:
+    """The one context of these settings: loading the roots takes as long as twenty handshakes."""
+    # Built by hand: ``create_default_context`` adds strict RFC 5280 checks from Python 3.13 on, which refuse
+    # certificates that every browser takes.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if settings.alpn:
+        context.set_alpn_protocols(list(settings.alpn))
+    if not settings.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    elif settings.ca_file:
+        context.load_verify_locations(settings.ca_file)
+    else:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    return context
+
+
+class TlsPipe:
+    """The client's side of one TLS connection over memory buffers; always a new session, never a resumed one."""
+
+    __slots__ = ("_incoming", "_object", "_outgoing", "_settings", "_validated", "closed_by_peer")
+
+    def __init__(self, settings: TlsSettings, server_name: str) -> None:
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        # An address cannot be sent as a server name, but it can be verified.
+        self._object = shared_context(settings).wrap_bio(
+            self._incoming, self._outgoing, server_hostname=server_name.removesuffix(".")
+        )
+        self._settings = settings
+        self._validated = False
+        self.closed_by_peer = False
+
+    def shake(self, data: bytes) -> bool:
+        """Go on with the handshake; true once it is complete. Raises ``TargetError``."""
+        if data:
+            self._incoming.write(data)
+        try:
+            self._object.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        except ssl.SSLError as error:
+            raise handshake_error(error, len(self._path())) from None
+        self._validated = self._settings.verify
+        return True
+
+    def encrypt(self, data: bytes) -> bytes:
+        self._object.write(data)
+        return self._outgoing.read()
+
+    def decrypt(self, data: bytes) -> Iterator[bytes]:
+        """Yield what can be read; raises ``TargetError`` when the peer ends the connection by an alert."""
+        if data:
+            self._incoming.write(data)
+        try:
+            while piece := self._object.read(_READ_SIZE):
+                yield piece
+            self.closed_by_peer = True
+        except ssl.SSLWantReadError:
+            return
+        except ssl.SSLError as error:
+            raise handshake_error(error, len(self._path())) from None
+
+    def pending(self) -> bytes:
+        return self._outgoing.read()
+
+    def peer(self) -> TlsPeer:
+        """What is known of the peer by now; before its first answer nothing is."""
+        cipher = self._object.cipher()
+        path = self._path()
+        chain = _certificates(self._object, "get_unverified_chain") or path
+        return TlsPeer(
+            version=self._object.version() if cipher else None,
+            cipher=cipher[0] if cipher else None,
+            chain=chain,
+            path=path if self._validated else (),
+        )
+
+    def _path(self) -> tuple[bytes, ...]:
+        return _certificates(self._object, "get_verified_chain")
+
+
+def _certificates(connection: ssl.SSLObject, method: str) -> tuple[bytes, ...]:
+    if public := getattr(connection, method, None):  # from Python 3.13 on: DER
+        return tuple(public() or ())
+    # Before that the interpreter has them, and hides them one attribute deeper.
+    private: Any = getattr(connection, "_sslobj")  # noqa: B009
+    return tuple(certificate.public_bytes(_DER) for certificate in getattr(private, method)() or ())
+
+
+_VERIFY_KINDS = {
+    9: ErrorKind.TLS_NOT_YET_VALID,
+    10: ErrorKind.TLS_EXPIRED,
+    18: ErrorKind.TLS_SELF_SIGNED,
+    62: ErrorKind.TLS_HOSTNAME_MISMATCH,
+    64: ErrorKind.TLS_HOSTNAME_MISMATCH,
+    66: ErrorKind.TLS_WEAK,  # end entity key too small
+    67: ErrorKind.TLS_WEAK,  # authority key too small
+    68: ErrorKind.TLS_WEAK,  # authority digest too weak
+}
+_ISSUER_NOT_FOUND = frozenset({2, 20, 21})
+_MESSAGES = {
+    ErrorKind.TLS_EXPIRED: "a certificate of the chain has expired",
+    ErrorKind.TLS_NOT_YET_VALID: "a certificate of the chain is not valid yet",
+    ErrorKind.TLS_SELF_SIGNED: "the certificate is signed by nobody but itself",
+    ErrorKind.TLS_WEAK: "the certificate or the protocol is too weak for this machine's security level",
+}
+_ALERTS = {
+    "CERTIFICATE_REQUIRED": ErrorKind.TLS_CLIENT_CERT_REQUIRED,
+    "UNSUPPORTED_PROTOCOL": ErrorKind.TLS_WEAK,
+    "PROTOCOL_VERSION": ErrorKind.TLS_WEAK,
+    "DH_KEY_TOO_SMALL": ErrorKind.TLS_WEAK,
+    "KEY_TOO_SMALL": ErrorKind.TLS_WEAK,
+}
+
+
+def handshake_error(error: ssl.SSLError, path_length: int) -> TargetError:
+    """Name the failure; ``path_length`` is how many certificates could be linked before it."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return _verification_error(error, path_length)
+    reason = error.reason or "unknown"
+    kind = next((kind for name, kind in _ALERTS.items() if reason.endswith(name)), ErrorKind.TLS_HANDSHAKE)
+    if kind is ErrorKind.TLS_CLIENT_CERT_REQUIRED:
+        return TargetError(kind, "the server demands a client certificate")
+    return TargetError(kind, f"the TLS handshake failed: {_plain(reason)}")
+
+
+def _plain(reason: str) -> str:
+    known = {
+        "WRONG_VERSION_NUMBER": "the answer is not TLS; does this port speak plain text?",
+        "SSLV3_ALERT_HANDSHAKE_FAILURE": "the server ended it (no common cipher, or it wants a client certificate)",
+    }
+    return known.get(reason, reason.lower().replace("_", " "))
+
+
+def _verification_error(error: ssl.SSLCertVerificationError, path_length: int) -> TargetError:
+    kind = _VERIFY_KINDS.get(error.verify_code)
+    if kind is ErrorKind.TLS_HOSTNAME_MISMATCH:
+        return TargetError(kind, error.verify_message)
+    if kind:
+        return TargetError(kind, _MESSAGES[kind])
+    if error.verify_code in _ISSUER_NOT_FOUND and path_length <= 1:
+        return TargetError(
+            ErrorKind.TLS_CHAIN_INCOMPLETE,
+            "the issuer of the certificate is missing: the server sent no intermediate leading to a trusted root",
+        )
+    return TargetError(ErrorKind.TLS_UNTRUSTED, f"the certificate is not trusted: {error.verify_message}")
+
+
+def handshake_cut_short() -> TargetError:
+    return TargetError(ErrorKind.TLS_HANDSHAKE, "the server closed the connection during the TLS handshake")

@@ -1,0 +1,58 @@
+"""The JSON in which tasks travel: what taskiq reads, written by splicing bytes."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from taskiq.abc.formatter import TaskiqFormatter
+from taskiq.message import BrokerMessage, TaskiqMessage
+
+
+class _Task(msgspec.Struct):
+    task_id: str
+    task_name: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    labels: dict[str, Any]
+    labels_types: dict[str, int] | None = None
+
+
+_DECODER: Final = msgspec.json.Decoder(_Task)
+
+
+def encode_task(task_name: str, task_id: str, payload: bytes) -> bytes:
+    """The wire form of a task whose one positional argument is ``payload``: JSON that is already encoded.
+
+    ``payload`` is copied as it is; whether it is valid JSON only the receiver finds out.
+    """
+    encode = msgspec.json.encode
+    return b'{"task_id":%b,"task_name":%b,"labels":{},"labels_types":null,"args":[%b],"kwargs":{}}' % (
+        encode(task_id),
+        encode(task_name),
+        payload,
+    )
+
+
+class TaskFormatter(TaskiqFormatter):
+    """taskiq's messages as JSON, checked on reading; several times faster than the default formatter."""
+
+    def dumps(self, message: TaskiqMessage) -> BrokerMessage:
+        return BrokerMessage(
+            task_id=message.task_id,
+            task_name=message.task_name,
+            message=msgspec.json.encode(message.model_dump(mode="json")),
+            labels=message.labels,
+        )
+
+    def loads(self, message: bytes) -> TaskiqMessage:
+        """Raises ``ValueError`` for what is not a task (``msgspec.DecodeError`` is one)."""
+        task = _DECODER.decode(message)
+        return TaskiqMessage.model_construct(
+            task_id=task.task_id,
+            task_name=task.task_name,
+            labels=task.labels,
+            labels_types=task.labels_types,
+            args=task.args,
+            kwargs=task.kwargs,
+        )

@@ -1,0 +1,35 @@
+"""Every metric of the product, in one place: Prometheus names, base units, bounded labels."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Gauge, Histogram
+
+_LATENESS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60)
+_CHECK_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+
+slots_due = Counter("tocsin_slots_due_total", "Slots that became due on the leading scheduler.")
+slots_dispatched = Counter("tocsin_slots_dispatched_total", "Slots handed to the queue.")
+slots_missed = Counter("tocsin_slots_missed_total", "Slots recorded as missed.", ["reason"])
+dispatch_lateness = Histogram(
+    "tocsin_dispatch_lateness_seconds",
+    "From the moment a slot is due to its acknowledgement by the queue.",
+    buckets=_LATENESS_BUCKETS,
+)
+scheduler_is_leader = Gauge("tocsin_scheduler_is_leader", "1 while this scheduler holds the lease.")
+scheduler_schedules = Gauge("tocsin_scheduler_schedules", "Schedules this scheduler knows.")
+leader_changes = Counter("tocsin_leader_changes_total", "Times this scheduler took or lost the lead.")
+
+checks = Counter("tocsin_checks_total", "Checks run, by kind and verdict.", ["kind", "status"])
+check_duration = Histogram(
+    "tocsin_check_duration_seconds",
+    "Duration of a check with its retries.",
+    ["kind"],
+    buckets=_CHECK_BUCKETS,
+)
+checks_in_flight = Gauge("tocsin_checks_in_flight", "Checks running on this worker.")
+consumer_reinitialisations = Counter(
+    "tocsin_consumer_reinitialisations_total", "Times a consumer was set up anew after a fault."
+)
+queue_pending = Gauge("tocsin_queue_pending", "Messages waiting in a stream.", ["stream"])
+results_stored = Counter("tocsin_results_stored_total", "Results written to PostgreSQL.")
+result_store_lag = Gauge("tocsin_result_store_lag_seconds", "Age of the oldest result in the last stored batch.")

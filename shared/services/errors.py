@@ -1,0 +1,107 @@
+"""Why a request cannot be served, independent of how it came in. The API maps each class to one status."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+
+class ServiceError(Exception):
+    """The root; ``code`` is stable and public, the message is for people."""
+
+    code = "error"
+
+
+class NotFoundError(ServiceError):
+    """Nothing with this id in this organisation; whether another one has it is not said."""
+
+    code = "not_found"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"there is no such {what}")
+
+
+class RevisionMismatchError(ServiceError):
+    """The monitor changed since it was read."""
+
+    code = "revision_mismatch"
+
+    def __init__(self, revision: int) -> None:
+        self.revision = revision
+        super().__init__(f"the monitor is at revision {revision} by now: read it again and repeat your change")
+
+
+class IdempotencyConflictError(ServiceError):
+    """The same Idempotency-Key came with another request, or its first request is still running."""
+
+    code = "idempotency_conflict"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One wrong field: where it is (dotted path) and what is wrong with it."""
+
+    field: str
+    reason: str
+
+
+class InvalidInputError(ServiceError):
+    """The input says something that cannot be done."""
+
+    code = "validation_failed"
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = list(problems)
+        super().__init__("; ".join(f"{problem.field}: {problem.reason}" for problem in problems))
+
+    @classmethod
+    def of(cls, errors: Iterable[Mapping[str, Any]]) -> Self:
+        """From what pydantic found (``ValidationError.errors()``)."""
+        return cls([_problem(error) for error in errors])
+
+
+# A rule over several fields has no place of its own; its message begins with the field to mend.
+_LEADING_FIELD = re.compile(r"([a-z][a-z_]*)(?:: | (?=\())")
+# The kind that pydantic puts behind these is how it chose a class; nobody wrote it there.
+_CHOSEN_BY_KIND = frozenset({"check", "auth"})
+
+
+def _problem(error: Mapping[str, Any]) -> Problem:
+    place = _place(error["loc"])
+    reason = str(error["msg"]).removeprefix("Value error, ")
+    if isinstance(error.get("input"), dict) and (found := _LEADING_FIELD.match(reason)):
+        place.append(found[1])
+        reason = reason if reason[found.end()] == "(" else reason[found.end() :]
+    return Problem(".".join(place), reason)
+
+
+def _place(location: Sequence[int | str]) -> list[str]:
+    previous = ["", *location]
+    return [str(part) for before, part in zip(previous, location, strict=False) if before not in _CHOSEN_BY_KIND]
+
+
+class CheckDeskError(ServiceError):
+    """A check could not be run on demand."""
+
+
+class NoWorkerError(CheckDeskError):
+    """No worker serves the region."""
+
+    code = "no_worker"
+
+
+class RunTimeoutError(CheckDeskError):
+    """A worker took the check and its answer did not come in time."""
+
+    code = "run_timeout"
+
+
+class TooManyRunsError(ServiceError):
+    """The organisation has as many checks running on demand as it may."""
+
+    code = "too_many_runs"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"{limit} checks of this organisation are running on demand: wait for one to end")

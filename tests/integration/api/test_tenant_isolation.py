@@ -1,0 +1,181 @@
+"""Another tenant's id answers 404 on every route, says nothing more, and changes nothing.
+
+The table is held against the OpenAPI document: a route that is in neither list makes the test fail, so nobody
+adds one without deciding how it keeps tenants apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from sqlalchemy import text
+
+from shared.db.base import new_id
+from shared.db.session import Database
+from shared.services.api_keys import Scope
+from tests.integration.api.conftest import PlayedDesk, Tenant, add_key, monitor
+
+Route = tuple[str, str]
+
+WITH_AN_ID: dict[Route, dict[str, Any] | None] = {
+    ("GET", "/v1/monitors/{monitor_id}"): None,
+    ("PATCH", "/v1/monitors/{monitor_id}"): {"name": "stolen"},
+    ("DELETE", "/v1/monitors/{monitor_id}"): None,
+    ("POST", "/v1/monitors/{monitor_id}/pause"): None,
+    ("POST", "/v1/monitors/{monitor_id}/resume"): None,
+    ("POST", "/v1/monitors/{monitor_id}/check"): None,
+    ("GET", "/v1/monitors/{monitor_id}/results"): None,
+    ("DELETE", "/v1/api-keys/{key_id}"): None,
+}
+OF_THE_OWN_TENANT: set[Route] = {
+    ("POST", "/v1/monitors"),
+    ("GET", "/v1/monitors"),
+    ("POST", "/v1/checks"),
+    ("POST", "/v1/api-keys"),
+    ("GET", "/v1/api-keys"),
+    ("GET", "/v1/organisation"),
+    ("PATCH", "/v1/organisation"),
+    ("GET", "/v1/members"),
+}
+PUBLIC: set[Route] = {("GET", "/livez"), ("GET", "/readyz"), ("GET", "/metrics")}
+TABLES = (
+    "organisations",
+    "users",
+    "memberships",
+    "api_keys",
+    "monitors",
+    "monitor_state",
+    "schedule_periods",
+    "outbox",
+)
+
+
+@dataclass(frozen=True)
+class Alices:
+    """Things of alice that bob knows the ids of."""
+
+    ids: dict[str, str]
+    names: tuple[str, ...]
+
+
+@pytest.fixture
+async def alices(alice: Tenant, database: Database) -> Alices:
+    created = await alice.add_monitor(name="Alice's shop", tags={"owner": "alice"})
+    await add_key(database, alice.organisation_id, Scope.READ)
+    key = (await alice.client.get("/v1/api-keys")).json()["items"][-1]
+    return Alices({"monitor_id": created["id"], "key_id": key["id"]}, (created["id"], "Alice", "alice"))
+
+
+def routes(app: FastAPI) -> set[Route]:
+    paths: dict[str, dict[str, Any]] = app.openapi()["paths"]
+    return {(method.upper(), path) for path, methods in paths.items() for method in methods}
+
+
+def test_every_route_is_in_one_of_the_tables(app: FastAPI) -> None:
+    assert routes(app) == WITH_AN_ID.keys() | OF_THE_OWN_TENANT | PUBLIC
+
+
+async def snapshot(database: Database) -> dict[str, str]:
+    """Everything that is stored, so that any trace of a request shows; the use of a key is no trace of it."""
+    async with database.system() as session:
+        return {
+            table: str(
+                await session.scalar(
+                    text(f"SELECT jsonb_agg(to_jsonb(t) - 'last_used_at' ORDER BY t::text) FROM {table} AS t")
+                )
+            )
+            for table in TABLES
+        }
+
+
+@pytest.mark.parametrize("route", WITH_AN_ID, ids=lambda route: " ".join(route))
+async def test_a_foreign_id_answers_as_an_unknown_one_and_leaves_no_trace(
+    route: Route, alices: Alices, bob: Tenant, database: Database, desk: PlayedDesk
+) -> None:
+    method, template = route
+    before = await snapshot(database)
+    foreign = await bob.client.request(method, template.format(**alices.ids), json=WITH_AN_ID[route])
+    unknown_ids = {name: str(new_id()) for name in alices.ids}
+    unknown = await bob.client.request(method, template.format(**unknown_ids), json=WITH_AN_ID[route])
+    assert foreign.status_code == unknown.status_code == 404, foreign.text
+    assert foreign.json() == unknown.json()
+    assert foreign.headers.items() >= {("content-type", "application/problem+json")}
+    assert await snapshot(database) == before
+    assert desk.requests == []
+
+
+@pytest.mark.parametrize("body", [{"nonsense": 1}, {"interval_seconds": 1}, {"check": {"kind": "http"}}])
+async def test_an_invalid_change_does_not_tell_whether_the_id_exists(
+    body: dict[str, Any], alices: Alices, bob: Tenant
+) -> None:
+    foreign = await bob.client.patch(f"/v1/monitors/{alices.ids['monitor_id']}", json=body)
+    unknown = await bob.client.patch(f"/v1/monitors/{new_id()}", json=body)
+    assert (foreign.status_code, foreign.json()) == (unknown.status_code, unknown.json())
+    assert foreign.status_code == 404
+
+
+@pytest.mark.parametrize(
+    "path", sorted(path for method, path in OF_THE_OWN_TENANT if method == "GET"), ids=lambda path: path
+)
+async def test_lists_show_only_the_own_tenant(path: str, alices: Alices, bob: Tenant) -> None:
+    response = await bob.client.get(path)
+    assert response.status_code == 200
+    assert not any(name in response.text for name in alices.names), response.text
+
+
+@pytest.mark.parametrize("query", [{"tag": "owner:alice"}, {"q": "Alice"}, {"status": "pending"}, {"kind": "http"}])
+async def test_filters_reach_only_the_own_tenant(query: dict[str, str], alices: Alices, bob: Tenant) -> None:
+    assert (await bob.client.get("/v1/monitors", params=query)).json()["items"] == []
+
+
+async def test_a_cursor_of_another_tenant_opens_nothing(alice: Tenant, alices: Alices, bob: Tenant) -> None:
+    await alice.add_monitor(name="Alice's second")
+    cursor = (await alice.client.get("/v1/monitors", params={"limit": 1})).json()["next_cursor"]
+    assert cursor
+    assert (await bob.client.get("/v1/monitors", params={"cursor": cursor})).json()["items"] == []
+
+
+async def test_an_idempotency_key_belongs_to_one_tenant(alice: Tenant, bob: Tenant) -> None:
+    headers = {"Idempotency-Key": "same"}
+    mine = await alice.client.post("/v1/monitors", json=monitor(), headers=headers)
+    other = await bob.client.post("/v1/monitors", json=monitor(), headers=headers)
+    assert mine.status_code == other.status_code == 201
+    assert mine.json()["id"] != other.json()["id"]
+
+
+@pytest.mark.parametrize(
+    "authorization", [None, "Bearer tcs_wrong", "Basic dXNlcjpwYXNz", "Bearer ", "tcs_x", "Bearer é"]
+)
+async def test_no_route_serves_without_a_valid_key(authorization: str | None, app: FastAPI, anonymous: Any) -> None:
+    headers = {} if authorization is None else {"Authorization": authorization.encode()}
+    for method, template in sorted(routes(app) - PUBLIC):
+        path = template.format(monitor_id=new_id(), key_id=new_id())
+        response = await anonymous.request(method, path, headers=headers)
+        assert response.status_code == 401, (method, template, response.text)
+        assert response.json()["code"] == "unauthorized"
+        assert response.headers["www-authenticate"].startswith("Bearer")
+
+
+async def test_each_route_asks_for_its_scope(
+    app: FastAPI, alice: Tenant, database: Database, anonymous: Any
+) -> None:
+    admin_only = {("PATCH", "/v1/organisation")} | {r for r in routes(app) if "api-keys" in r[1]}
+    readable = {route for route in routes(app) - PUBLIC if route[0] == "GET"} - admin_only
+    allowed = {
+        Scope.READ: readable,
+        Scope.WRITE: routes(app) - PUBLIC - admin_only,
+        Scope.ADMIN: routes(app) - PUBLIC,
+    }
+    for scope, expected in allowed.items():
+        key = await add_key(database, alice.organisation_id, scope)
+        granted = set()
+        for method, template in routes(app) - PUBLIC:
+            path = template.format(monitor_id=new_id(), key_id=new_id())
+            headers = {"Authorization": f"Bearer {key}"}
+            response = await anonymous.request(method, path, headers=headers)
+            if response.status_code != 403:
+                granted.add((method, template))
+        assert granted == expected, scope

@@ -1,0 +1,52 @@
+"""Rows that most tests need."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from shared.db.base import new_id
+from shared.db.models import Membership, Monitor, MonitorState, Organisation, User
+from shared.db.session import Database
+
+
+async def add_organisation(database: Database, name: str) -> UUID:
+    """A tenant with one owner."""
+    organisation, owner = new_id(), new_id()
+    async with database.system() as session:
+        session.add(Organisation(id=organisation, name=name, slug=name))
+        session.add(User(id=owner, email=f"owner@{name}.example", name="Owner", password_hash="x"))
+        await session.flush()
+        session.add(Membership(organisation_id=organisation, user_id=owner, role="owner"))
+    return organisation
+
+
+async def add_monitor(database: Database, organisation_id: UUID, now: datetime, **columns: Any) -> UUID:
+    """A monitor with its state, due every minute."""
+    monitor_id = new_id()
+    async with database.system() as session:
+        session.add(monitor_row(monitor_id, organisation_id, now, **columns))
+        await session.flush()
+        session.add(MonitorState(monitor_id=monitor_id, organisation_id=organisation_id, status_since=now))
+    return monitor_id
+
+
+def monitor_row(monitor_id: UUID, organisation_id: UUID, now: datetime, **columns: Any) -> Monitor:
+    defaults: dict[str, Any] = {
+        "name": "Shop",
+        "kind": "http",
+        "interval_seconds": 60,
+        "timeout_seconds": 10.0,
+        "regions": ["default"],
+        "tags": {},
+        "retries": 0,
+        "retry_delay_seconds": 1.0,
+        "failure_threshold": 1,
+        "recovery_threshold": 1,
+        "check_spec": {"kind": "http", "url": "https://shop.example/"},
+        "revision": 1,
+        "created_at": now,
+        "updated_at": now,
+    }
+    return Monitor(id=monitor_id, organisation_id=organisation_id, **{**defaults, **columns})

@@ -1,0 +1,124 @@
+"""Every publish is settled: with a receipt, a refusal, or "unknown" at its deadline."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from shared.contracts.names import CHECKS_STREAM
+from shared.messaging.connect import NatsConnection, connect
+from shared.messaging.errors import PublishRejectedError, PublishUnknownError
+from shared.messaging.publisher import Publisher, PublishReceipt
+from shared.messaging.streams import ensure_streams
+from shared.testing.nats import FlakyProxy, NatsServer
+from tests.integration.messaging.conftest import tolerates_unanswered_handshakes, until
+
+
+async def test_a_message_is_stored_once_per_id(publisher: Publisher, connection: NatsConnection) -> None:
+    first = await publisher.send("results.eu.a", b"1", message_id="slot")
+    again = await publisher.send("results.eu.a", b"1", message_id="slot")
+    assert first == PublishReceipt(sequence=1, duplicate=False)
+    assert again == PublishReceipt(sequence=1, duplicate=True)
+    assert (publisher.stored, publisher.duplicates) == (1, 1)
+    assert (await connection.js.stream_info("RESULTS")).state.messages == 1
+
+
+async def test_a_second_check_of_a_monitor_is_refused_as_occupied(publisher: Publisher) -> None:
+    await publisher.send("checks.eu.a", b"", message_id="1")
+    with pytest.raises(PublishRejectedError) as refusal:
+        await publisher.send("checks.eu.a", b"", message_id="2")
+    assert refusal.value.is_occupied
+
+
+async def test_a_full_stream_is_refused_but_not_occupied(connection: NatsConnection, publisher: Publisher) -> None:
+    await ensure_streams(connection.js, results_max_bytes=500)
+    futures = [await publisher.publish(f"results.eu.{number}", bytes(100)) for number in range(20)]
+    outcomes = await asyncio.gather(*futures, return_exceptions=True)
+    refusals = [outcome for outcome in outcomes if isinstance(outcome, PublishRejectedError)]
+    assert 0 < len(refusals) < 20
+    assert {refusal.err_code for refusal in refusals} == {10077}
+    assert not any(refusal.is_occupied for refusal in refusals)
+
+
+async def test_refusals_never_use_the_window_up(connection: NatsConnection) -> None:
+    async with Publisher(connection, window=50) as publisher:
+        await publisher.send("checks.eu.a", b"")
+        async with asyncio.timeout(20):
+            futures = [await publisher.publish("checks.eu.a", b"") for _ in range(2000)]
+            outcomes = await asyncio.gather(*futures, return_exceptions=True)
+        assert all(isinstance(outcome, PublishRejectedError) for outcome in outcomes)
+        await publisher.send("checks.eu.b", b"")
+        assert (publisher.in_flight, publisher.rejected, publisher.stored) == (0, 2000, 2)
+
+
+async def test_a_missing_stream_is_unknown_at_once(connection: NatsConnection, publisher: Publisher) -> None:
+    await connection.js.delete_stream(CHECKS_STREAM)
+    async with asyncio.timeout(1):
+        with pytest.raises(PublishUnknownError, match="no stream"):
+            await publisher.send("checks.eu.a", b"")
+
+
+@pytest.mark.parametrize(
+    ("subject", "payload"),
+    [("checks.eu.a", bytes(2_000_000)), ("checks eu", b"")],
+    ids=["too large", "bad subject"],
+)
+async def test_what_can_never_be_sent_is_refused(publisher: Publisher, subject: str, payload: bytes) -> None:
+    with pytest.raises(PublishRejectedError):
+        await publisher.send(subject, payload)
+    assert publisher.in_flight == 0
+
+
+@tolerates_unanswered_handshakes
+async def test_a_publish_into_a_black_hole_is_unknown_and_its_repetition_a_duplicate(
+    server: NatsServer, proxy: FlakyProxy
+) -> None:
+    connection = await connect([proxy.url], name="scheduler", buffer_writes=False)
+    await ensure_streams(connection.js)
+    async with Publisher(connection, window=4, timeout=0.5) as publisher:
+        proxy.black_hole()
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        for number in range(12):  # three times the window
+            future = await publisher.publish(f"checks.eu.{number}", b"", message_id=str(number))
+            future.add_done_callback(lambda done: done.exception())
+        with pytest.raises(PublishUnknownError):
+            await future
+        assert loop.time() - started < 3 * 0.75
+        proxy.heal()
+        receipt = await publisher.send("checks.eu.11", b"", message_id="11")
+        assert receipt.duplicate  # the late write had arrived
+    await connection.close()
+
+
+async def test_a_publish_without_a_connection_fails_at_once_when_writes_are_not_buffered(
+    server: NatsServer,
+) -> None:
+    connection = await connect([server.url], name="scheduler", buffer_writes=False)
+    async with Publisher(connection, window=2) as publisher:
+        await server.kill()
+        await until(lambda: not connection.is_connected)
+        for _ in range(10):
+            async with asyncio.timeout(0.5):
+                with pytest.raises(PublishUnknownError):
+                    await publisher.send("checks.eu.a", b"")
+        assert publisher.in_flight == 0
+    await connection.close()
+
+
+async def test_a_caller_that_is_cancelled_gives_its_place_back(connection: NatsConnection) -> None:
+    async with Publisher(connection, window=1, timeout=0.5) as publisher:
+        sending = asyncio.create_task(publisher.send("checks.eu.a", b""))
+        await asyncio.sleep(0)
+        sending.cancel()
+        async with asyncio.timeout(2):
+            await publisher.send("checks.eu.b", b"")
+
+
+async def test_stopping_waits_for_what_is_in_flight(connection: NatsConnection) -> None:
+    before = asyncio.all_tasks()
+    async with Publisher(connection) as publisher:
+        futures = [await publisher.publish(f"checks.eu.{number}", b"") for number in range(200)]
+    assert all(future.done() and future.exception() is None for future in futures)
+    await until(lambda: asyncio.all_tasks() <= before, within=1, what="the end of all tasks")

@@ -1,0 +1,145 @@
+"""The timeout is one wall-clock deadline, whatever drips; retries, and faults of our own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+
+import pytest
+from structlog.testing import capture_logs
+
+from monitoring_worker.probes.runner import CheckRunner
+from shared.domain.checks import HttpCheck
+from shared.domain.result import ResultStatus
+from shared.http.guard import AddressPolicy
+from shared.http.resolver import Family
+from tests.integration.probes.conftest import HERE, check, check_tls
+from tests.integration.probes.targets import Handler, Names, answer, closed_port, serve
+
+TIMEOUT = 0.5
+
+
+def drip(at_once: bytes, then: bytes) -> Handler:
+    async def reply(_: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(at_once)
+        for byte in then:
+            writer.write(bytes([byte]))
+            await writer.drain()
+            await asyncio.sleep(0.1)
+
+    return reply
+
+
+@pytest.mark.parametrize(
+    ("handler", "phase"),
+    [
+        (drip(b"", answer("200 OK", b"x" * 40)), "while receiving"),
+        (drip(b"HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n", b"x" * 40), "while receiving"),
+        (drip(b"HTTP/1.1 200 OK\r\n", b"X: y" * 40), "while receiving"),
+    ],
+    ids=["header", "body", "endless header"],
+)
+async def test_http_03_a_slow_drip_does_not_stretch_the_deadline(
+    runner: CheckRunner, handler: Handler, phase: str
+) -> None:
+    async with serve(handler) as target:
+        started = time.monotonic()
+        verdict = await check(runner, target.url(), timeout=TIMEOUT)
+        took = time.monotonic() - started
+        assert verdict.error
+        assert verdict.error.kind == "timeout"
+        assert phase in verdict.error.message
+        assert TIMEOUT * 0.9 <= took < TIMEOUT + 0.5
+
+
+async def test_http_03_a_tls_hello_that_is_never_answered_times_out(runner: CheckRunner) -> None:
+    async with serve(answer()) as target:  # it waits for a blank line
+        for verdict in (
+            await check(runner, target.url(scheme="https"), timeout=TIMEOUT),
+            await check_tls(runner, target.port, timeout=TIMEOUT),
+        ):
+            assert verdict.error
+            assert verdict.error.kind == "timeout"
+            assert "TLS handshake" in verdict.error.message
+
+
+class SlowNames(Names):
+    async def resolve(self, host: str, family: Family) -> tuple[str, ...]:
+        await asyncio.sleep(60)
+        return await super().resolve(host, family)
+
+
+async def test_a_name_service_that_dawdles_is_a_dns_timeout() -> None:
+    verdict = await check(CheckRunner(HERE, resolver=SlowNames({})), "http://slow.example.test/", timeout=0.2)
+    assert verdict.error
+    assert verdict.error.kind == "dns_timeout"
+
+
+async def test_a_retry_that_succeeds_is_up_and_counted(runner: CheckRunner) -> None:
+    async def second_time_lucky(_: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer("503 Busy") if len(target.requests) == 1 else answer())
+
+    async with serve(second_time_lucky) as target:
+        verdict = await runner.run(
+            HttpCheck(url=target.url()), timeout_seconds=2, retries=3, retry_delay_seconds=0.05
+        )
+        assert verdict.status is ResultStatus.UP, verdict.error
+        assert verdict.attempts == 2
+        assert verdict.timings_ms.total < 50
+        assert len(target.requests) == 2
+
+
+async def test_the_last_attempt_decides(runner: CheckRunner) -> None:
+    spec = HttpCheck(url=f"http://127.0.0.1:{closed_port()}/")
+    verdict = await runner.run(spec, timeout_seconds=2, retries=2, retry_delay_seconds=0)
+    assert verdict.status is ResultStatus.DOWN
+    assert verdict.attempts == 3
+
+
+async def test_a_retry_that_might_outlast_the_budget_is_not_begun(runner: CheckRunner) -> None:
+    spec = HttpCheck(url=f"http://127.0.0.1:{closed_port()}/")
+    verdict = await runner.run(spec, timeout_seconds=2, retries=5, retry_delay_seconds=0.1, budget_seconds=2.15)
+    assert verdict.attempts == 2
+
+
+async def test_a_blocked_target_is_not_tried_again() -> None:
+    spec = HttpCheck(url="http://127.0.0.1/")
+    verdict = await CheckRunner(AddressPolicy()).run(spec, timeout_seconds=2, retries=5, retry_delay_seconds=5)
+    assert verdict.attempts == 1
+
+
+class BrokenNames(Names):
+    async def resolve(self, host: str, family: Family) -> tuple[str, ...]:
+        raise RuntimeError(f"a fault of ours with {host} {family}")
+
+
+async def test_our_own_fault_is_never_held_against_the_target() -> None:
+    with capture_logs() as logs:
+        verdict = await check(CheckRunner(HERE, resolver=BrokenNames({})), "http://any.example.test/")
+    assert verdict.status is ResultStatus.MISSED
+    assert verdict.error
+    assert verdict.error.kind == "internal_error"
+    assert logs[0]["log_level"] == "error"
+    assert logs[0]["exc_info"]
+
+
+async def test_a_cancelled_check_hangs_up(runner: CheckRunner) -> None:
+    arrived, gone = asyncio.Event(), asyncio.Event()
+
+    async def wait_for_the_end(_: bytes, writer: asyncio.StreamWriter) -> None:
+        arrived.set()
+        with contextlib.suppress(ConnectionError):
+            while not writer.transport.is_closing():
+                writer.write(b"H")
+                await writer.drain()
+                await asyncio.sleep(0.01)
+        gone.set()
+
+    async with serve(wait_for_the_end) as target, asyncio.timeout(5):
+        task = asyncio.create_task(check(runner, target.url(), timeout=30))
+        await arrived.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await gone.wait()

@@ -1,0 +1,192 @@
+"""Who dispatches what: the leader all, a standby nothing until the leader's report is overdue."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from uuid import UUID
+
+import msgspec
+
+from monitoring_scheduler.dispatch import Dispatcher
+from monitoring_scheduler.loop import LOOKBACK_MS, OVERDUE_MS, SchedulerLoop
+from shared.contracts.wire import Progress, Schedule
+from shared.domain.slots import Cadence, slots_between
+from shared.testing.clock import FakeClock
+from shared.testing.queue import FakeSender
+
+MONITOR = UUID(int=1)
+START = 1_800_000_000_000
+INTERVAL = 10_000
+
+
+@dataclass
+class FakeLease:
+    holds: bool = False
+
+
+class Node:
+    """One scheduler with a clock, a lease and a queue of its own."""
+
+    def __init__(self, *, leads: bool) -> None:
+        self.clock = FakeClock(START)
+        self.lease = FakeLease(leads)
+        self.loop = SchedulerLoop("node", self.lease, self.clock)
+        self.sender = FakeSender()
+        self.dispatcher = Dispatcher(self.sender, self.clock, lambda: self.loop.dispatching)
+
+    def schedule(self, starts_at_ms: int) -> None:
+        value = Schedule(MONITOR, UUID(int=9), 1, INTERVAL, starts_at_ms, ("default",), msgspec.Raw(b"{}"))
+        self.loop.schedule_changed(str(MONITOR), msgspec.json.encode(value))
+
+    def leader_reports(self, done_until_ms: int, planned_until_ms: int | None = None) -> None:
+        planned = done_until_ms if planned_until_ms is None else planned_until_ms
+        self.loop.progress_reported(Progress(done_until_ms, planned, "other"))
+
+    async def pass_(self) -> list[int]:
+        """One pass; answers the slots that were sent as checks."""
+        self.loop.last_pass = self.clock.monotonic()
+        return await self.late_pass()
+
+    async def late_pass(self) -> list[int]:
+        """One pass after whatever time went by since the last one."""
+        self.loop.step(self.dispatcher)
+        await self.dispatcher.flush()
+        sent = self.sender.take()
+        for message in sent:
+            message.acknowledge()
+        await asyncio.sleep(0)
+        return [int(m.message_id.split(":")[1]) for m in sent if m.subject.startswith("checks.")]
+
+
+def slots(after_ms: int, until_ms: int) -> list[int]:
+    return list(slots_between(Cadence(MONITOR, INTERVAL, START - 1_000_000), after_ms, until_ms))
+
+
+async def test_the_leader_sends_each_slot_once_when_it_is_due() -> None:
+    node = Node(leads=True)
+    node.schedule(START)
+    sent = await node.pass_()
+    assert sent == [START], "a new monitor is checked at once"
+    for _ in range(300):
+        node.clock.advance(0.1)
+        sent += await node.pass_()
+    assert sent == [START, *slots(START, START + 30_000)]
+
+
+async def test_a_standby_sends_nothing_while_the_leader_reports() -> None:
+    node = Node(leads=False)
+    node.schedule(START)
+    for _ in range(300):
+        node.clock.advance(0.1)
+        node.leader_reports(node.clock.now_ms() - 300)
+        assert await node.pass_() == []
+
+
+async def test_a_standby_sends_what_the_leader_left_when_its_report_is_overdue() -> None:
+    node = Node(leads=False)
+    node.schedule(START)
+    node.leader_reports(START)
+    await node.pass_()
+    node.clock.advance(OVERDUE_MS / 1000)
+    assert await node.pass_() == [], "not overdue yet"
+    node.clock.advance(INTERVAL / 1000)
+    assert await node.pass_() == slots(START, START + OVERDUE_MS + INTERVAL)
+
+
+async def test_a_new_leader_goes_on_from_the_report_and_repeats_what_was_not_acknowledged() -> None:
+    node = Node(leads=False)
+    node.schedule(START)
+    first = slots(START, START + 2 * INTERVAL)[0]
+    node.clock.advance(2 * INTERVAL / 1000)
+    node.leader_reports(done_until_ms=first - 1, planned_until_ms=node.clock.now_ms())
+    await node.pass_()
+    node.lease.holds = True
+    assert await node.pass_() == slots(first - 1, START + 2 * INTERVAL)[-1:]
+
+
+async def test_a_restarted_scheduler_resumes_where_the_report_stands() -> None:
+    node = Node(leads=True)
+    node.leader_reports(START - 1)
+    node.schedule(START - 1_000_000)
+    node.loop.warm = True
+    node.clock.advance(INTERVAL / 1000)
+    assert await node.pass_() == slots(START - 1, START + INTERVAL)
+
+
+async def test_a_schedule_that_was_lost_and_restored_loses_no_slot() -> None:
+    node = Node(leads=True)
+    node.schedule(START)
+    node.loop.warm = True
+    await node.pass_()
+    node.loop.schedule_changed(str(MONITOR), None)
+    node.clock.advance(INTERVAL / 1000)
+    await node.pass_()
+    node.schedule(START)
+    assert await node.pass_() == slots(START, START + INTERVAL)
+
+
+async def test_a_monitor_whose_schedule_arrives_late_gets_its_first_slot() -> None:
+    node = Node(leads=True)
+    node.loop.warm = True
+    node.leader_reports(START)
+    node.clock.advance(2.0)
+    node.schedule(START + 500)
+    assert await node.pass_() == [START + 500]
+
+
+async def test_a_very_old_schedule_reaches_back_no_further_than_the_message_ids() -> None:
+    node = Node(leads=True)
+    node.loop.warm = True
+    node.schedule(START - 100_000_000)
+    [newest] = await node.pass_()
+    assert START - LOOKBACK_MS < newest <= START
+
+
+async def test_an_unreadable_schedule_leaves_the_others_alone() -> None:
+    node = Node(leads=True)
+    node.schedule(START)
+    node.loop.schedule_changed(str(UUID(int=2)), b"\x80\x04pickle")
+    node.loop.schedule_changed(str(MONITOR), b"{}")
+    assert await node.pass_() == [START]
+
+
+async def test_a_report_from_the_future_is_not_believed() -> None:
+    node = Node(leads=False)
+    node.schedule(START)
+    node.leader_reports(START)
+    node.leader_reports(START + 3_600_000)
+    node.clock.advance(INTERVAL / 1000)
+    assert await node.pass_() == slots(START, START + INTERVAL)
+
+
+async def test_the_report_stops_before_the_oldest_open_slot() -> None:
+    node = Node(leads=True)
+    node.schedule(START)
+    node.loop.step(node.dispatcher)
+    assert node.loop.report(node.dispatcher) == Progress(START - 1, START, "node")
+    await node.pass_()
+    assert node.loop.report(node.dispatcher).done_until_ms == START
+
+
+async def test_a_scheduler_that_wakes_from_a_freeze_waits_for_the_reports_it_missed() -> None:
+    node = Node(leads=True)
+    node.schedule(START)
+    node.leader_reports(START)
+    await node.pass_()
+    node.clock.advance(2 * INTERVAL / 1000)
+    node.lease.holds = False
+    assert await node.late_pass() == [], "the lease is gone, and silence proves nothing after a freeze"
+    node.leader_reports(node.clock.now_ms())
+    assert await node.pass_() == []
+
+
+async def test_a_scheduler_that_was_cut_off_waits_for_the_reports_it_missed() -> None:
+    node = Node(leads=False)
+    node.schedule(START)
+    node.leader_reports(START)
+    node.clock.advance(INTERVAL / 1000)
+    node.loop.distrust_reports()
+    assert await node.pass_() == []
+    node.clock.advance(OVERDUE_MS / 1000)
+    assert await node.pass_() == slots(START, START + INTERVAL + OVERDUE_MS)
