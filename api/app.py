@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 from api import health as health_routes
+from api.body_limit import BodyLimit
 from api.context import Context
 from api.errors import MEDIA_TYPE, ProblemDocument, install_error_handlers
 from api.v1.api_keys.endpoints import router as api_keys
@@ -18,7 +19,6 @@ from api.v1.organisation.endpoints import router as organisation
 from api.v1.results.endpoints import router as results
 from shared.observability.health import Health
 
-MAX_BODY_BYTES = 1024 * 1024
 _DESCRIPTION = """
 Every due check is run or accounted for.
 
@@ -42,11 +42,11 @@ def create_app(context: Context, health: Health) -> FastAPI:
         description=_DESCRIPTION,
         openapi_tags=_TAGS,
         redoc_url=None,
-        max_body_size=MAX_BODY_BYTES,
         redirect_slashes=False,
         generate_unique_id_function=_operation_id,
     )
     app.state.context, app.state.health = context, health
+    app.add_middleware(BodyLimit)
     install_error_handlers(app)
     for router in (monitors, results, checks, api_keys, organisation):
         app.include_router(router, responses=_PROBLEMS)

@@ -92,13 +92,14 @@ def install_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _unexpected_error)
 
 
-def _problem(
+def problem_response(
     status: HTTPStatus,
     code: str,
     detail: str,
     problems: Sequence[Problem] = (),
     headers: Mapping[str, str] | None = None,
 ) -> Response:
+    """The one form that errors have."""
     document: dict[str, Any] = {"title": status.phrase, "status": status.value, "code": code, "detail": detail}
     if problems:
         document["errors"] = [asdict(problem) for problem in problems]
@@ -110,34 +111,34 @@ async def _http_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, StarletteHTTPException)
     status = HTTPStatus(error.status_code)
     if isinstance(error, ApiError):
-        return _problem(status, error.code, error.detail, error.problems, error.headers)
-    return _problem(status, status.name.lower(), str(error.detail), headers=error.headers)
+        return problem_response(status, error.code, error.detail, error.problems, error.headers)
+    return problem_response(status, status.name.lower(), str(error.detail), headers=error.headers)
 
 
 async def _invalid_request(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    # "body" is the only place where a field is named without saying so: it is what the client wrote.
-    found = [{**item, "loc": item["loc"][item["loc"][0] == "body" :]} for item in error.errors()]
+    # The first part says where the field was (body, query, path, header); its name says that as well.
+    found = [{**item, "loc": item["loc"][1:]} for item in error.errors()]
     return await _service_error(_, InvalidInputError.of(found))
 
 
 async def _service_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, ServiceError)
     problems = error.problems if isinstance(error, InvalidInputError) else ()
-    return _problem(_STATUSES[type(error)], error.code, str(error), problems)
+    return problem_response(_STATUSES[type(error)], error.code, str(error), problems)
 
 
 async def _database_error(request: Request, error: Exception) -> Response:
     if not is_unavailable(error):
         return await _unexpected_error(request, error)
     log.warning("database unavailable", path=request.url.path, error=str(error).partition("\n")[0])
-    return _problem(
+    return problem_response(
         HTTPStatus.SERVICE_UNAVAILABLE, "database_unavailable", "the database does not answer: try again"
     )
 
 
 async def _unexpected_error(request: Request, error: Exception) -> Response:
     log.error("request failed", method=request.method, path=request.url.path, exc_info=error)
-    return _problem(
+    return problem_response(
         HTTPStatus.INTERNAL_SERVER_ERROR, "internal_error", "the server made a mistake; it is in its log"
     )

@@ -26,7 +26,7 @@ from shared.messaging.publisher import Publisher
 from shared.messaging.streams import ensure_streams
 from shared.observability.health import Health, Probe
 from shared.observability.logging import configure_logging
-from shared.process import Life, run_process
+from shared.process import Life, run_main, run_process
 from shared.services.check_desk import NatsCheckDesk
 from shared.services.housekeeping import keep_house_hourly
 from shared.services.schedules import Reconciler, ScheduleRelay
@@ -158,4 +158,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

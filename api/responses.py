@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 from fastapi import Response
@@ -11,6 +11,7 @@ from fastapi import Response
 _encoder = msgspec.json.Encoder()
 encode = _encoder.encode
 JSON = "application/json"
+Row = TypeVar("Row")
 
 
 def json_response(
@@ -19,6 +20,8 @@ def json_response(
     return Response(encode(value), status, dict(headers or {}), media_type)
 
 
-def page(items: Sequence[Any], next_cursor: str | None) -> Response:
-    """One page of a list."""
-    return json_response({"items": items, "next_cursor": next_cursor})
+def page(rows: Sequence[Row], limit: int, cursor: Callable[[Row], str], show: Callable[[Row], Any]) -> Response:
+    """One page of a list: at most ``limit`` of the rows; one row more says that there is a further page."""
+    shown = rows[:limit]
+    next_cursor = cursor(shown[-1]) if len(rows) > limit else None
+    return json_response({"items": [show(row) for row in shown], "next_cursor": next_cursor})

@@ -19,10 +19,6 @@ class RunLimit:
         self._limit = limit
         self._running: Counter[UUID] = Counter()
 
-    def busy(self, organisation_id: UUID) -> int:
-        """How many checks of the organisation are running."""
-        return self._running[organisation_id]
-
     @contextmanager
     def slot(self, organisation_id: UUID) -> Iterator[None]:
         """Hold one of the organisation's places; raises ``TooManyRunsError`` when all are taken."""

@@ -11,14 +11,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import json
 import os
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,11 +24,11 @@ from typing import Any
 from uuid import UUID
 
 import asyncpg
-import httpx
 import trustme
 
 from shared.domain.clock import SystemClock, to_milliseconds
 from shared.domain.slots import Cadence, slots_between
+from shared.testing.tocsin import Tocsin
 
 TICKS = os.sysconf("SC_CLK_TCK")
 SERVERS = ("nats", "postgres")
@@ -67,10 +65,10 @@ def usage_of(pids: list[int]) -> Usage:
     return Usage(cpu, pss)
 
 
-def usages(data: Path, supervisor: int) -> dict[str, Usage]:
-    components = {"up": usage_of([supervisor])}
-    for process in json.loads((data / "processes.json").read_text()):
-        components[process["name"]] = usage_of(descendants(process["pid"]))
+def usages(tocsin: Tocsin) -> dict[str, Usage]:
+    components = {"up": usage_of([tocsin.pid])}
+    for name, process in tocsin.processes().items():
+        components[name] = usage_of(descendants(process["pid"]))
     return components
 
 
@@ -94,44 +92,16 @@ def target(folder: Path, *, tls: bool) -> Iterator[tuple[str, dict[str, str]]]:
         process.terminate()
 
 
-@contextlib.asynccontextmanager
-async def tocsin(data: Path, environment: dict[str, str], workers: int) -> AsyncIterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "cli.main", "up", "--data-dir", str(data), "--port", "0"]
-    command += ["--workers", str(workers)]
-    log = (data.parent / "up.log").open("wb")
-    process = subprocess.Popen(command, env={**os.environ, **environment}, stdout=log, stderr=log)
-    try:
-        await wait_ready(data, process)
-        yield process
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(60)
-
-
-async def wait_ready(data: Path, process: subprocess.Popen[bytes]) -> None:
-    async with asyncio.timeout(90), httpx.AsyncClient() as client:
-        while True:
-            if process.poll() is not None:
-                raise SystemExit(f"tocsin up ended with {process.returncode}; see {data.parent / 'up.log'}")
-            with contextlib.suppress(OSError, ValueError, httpx.HTTPError):
-                address = json.loads((data / "credentials.json").read_text())["api_url"]
-                if (await client.get(f"{address}/readyz")).status_code == 200:
-                    return
-            await asyncio.sleep(0.2)
-
-
-async def create_monitors(data: Path, url: str, number: int, interval: int) -> None:
-    credentials = json.loads((data / "credentials.json").read_text())
+async def create_monitors(tocsin: Tocsin, url: str, number: int, interval: int) -> None:
     gate = asyncio.Semaphore(8)
-    headers = {"Authorization": f"Bearer {credentials['api_key']}"}
-    async with httpx.AsyncClient(base_url=credentials["api_url"], headers=headers, timeout=30) as client:
 
-        async def create(index: int) -> None:
-            body = {"name": f"m{index}", "interval_seconds": interval, "check": {"kind": "http", "url": url}}
-            async with gate:
-                (await client.post("/v1/monitors", json=body)).raise_for_status()
+    async def create(index: int) -> None:
+        async with gate:
+            await tocsin.create_monitor(
+                name=f"m{index}", interval_seconds=interval, check={"kind": "http", "url": url}
+            )
 
-        await asyncio.gather(*(create(index) for index in range(number)))
+    await asyncio.gather(*(create(index) for index in range(number)))
 
 
 async def books(database_url: str, since_ms: int, until_ms: int) -> dict[str, Any]:
@@ -169,26 +139,26 @@ async def books(database_url: str, since_ms: int, until_ms: int) -> dict[str, An
     }
 
 
-def database_url_of(data: Path) -> str:
+def database_url_of(tocsin: Tocsin) -> str:
     """The address that the API of this installation was given, from its environment."""
-    api = next(item for item in json.loads((data / "processes.json").read_text()) if item["name"] == "api")
-    environment = Path(f"/proc/{api['pid']}/environ").read_bytes().split(b"\0")
+    pid = tocsin.processes()["api"]["pid"]
+    environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     return next(item.decode().partition("=")[2] for item in environment if item.startswith(b"TOCSIN_DATABASE_URL="))
 
 
 async def run(arguments: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder, target(Path(folder), tls=arguments.tls) as (url, environment):
-        data = Path(folder) / "data"
-        async with tocsin(data, environment, arguments.workers) as process:
+        workers = ("--workers", str(arguments.workers))
+        async with Tocsin(Path(folder) / "data", *workers, environment=environment) as tocsin:
             print(f"creating {arguments.monitors} monitors …", flush=True)
-            await create_monitors(data, url, arguments.monitors, arguments.interval)
+            await create_monitors(tocsin, url, arguments.monitors, arguments.interval)
             await asyncio.sleep(arguments.interval + 5)  # past the first slots and the creation's own load
-            before, since = usages(data, process.pid), clock.now_ms()
+            before, since = usages(tocsin), clock.now_ms()
             print(f"measuring for {arguments.seconds} s …", flush=True)
             await asyncio.sleep(arguments.seconds)
-            after, until = usages(data, process.pid), clock.now_ms()
+            after, until = usages(tocsin), clock.now_ms()
             await asyncio.sleep(5)  # the last results are on their way
-            figures = await books(database_url_of(data), since, until)
+            figures = await books(database_url_of(tocsin), since, until)
         report(arguments, before, after, figures)
 
 

@@ -124,8 +124,9 @@ class DataDirectory:
 
 
 def _choose_port(is_good: Callable[[int], bool]) -> int:
-    for _ in range(len(_PORTS)):
-        port = secrets.choice(_PORTS)
+    # From a random place on, so that two installations that start together seldom try the same one.
+    start = secrets.randbelow(len(_PORTS))
+    for port in (*_PORTS[start:], *_PORTS[:start]):
         if is_good(port):
             return port
     raise UsageError(f"no free port between {_PORTS.start} and {_PORTS.stop}")

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from cli.check import check
 from cli.errors import UsageError, usage_errors_on_stderr
 
 app = typer.Typer(
@@ -83,6 +84,9 @@ def migrate() -> None:
     from shared.db.migrate import main as run  # noqa: PLC0415
 
     _run(run)
+
+
+app.command()(check)
 
 
 @app.command(hidden=True)

@@ -29,6 +29,9 @@ EXIT_STOPPED = 0
 EXIT_FAILED = 1
 EXIT_KILLED = 130
 
+# One request to stop may arrive twice: sent to the whole process group, and passed on by make.
+_ECHO_SECONDS = 1.0
+
 _OWN_COMMAND = (sys.executable, "-P", "-m", "cli.main")
 
 
@@ -56,7 +59,9 @@ class _Session:
         self._console = console
         self._announced: set[str] = set()
         self._supervisor = Supervisor(directory.logs, self, clock)
-        self._signals = 0
+        self._clock = clock
+        self._asked_to_stop_at: float | None = None
+        self._killed = False
         self._has_key = False
 
     async def run(self) -> int:
@@ -77,17 +82,19 @@ class _Session:
             await self._supervisor.stop()
             if self._installation.postgres:
                 self._installation.postgres.close()
-        if self._signals > 1:
+        if self._killed:
             return EXIT_KILLED
         self._console.done("Stopped")
         return exit_code
 
     def _on_signal(self, number: signal.Signals, work: asyncio.Task[None]) -> None:
-        self._signals += 1
-        if self._signals == 1:
+        now = self._clock.monotonic()
+        if self._asked_to_stop_at is None:
+            self._asked_to_stop_at = now
             self._console.event(f"{number.name}: stopping; once more to kill")
             work.cancel()
-        else:
+        elif now - self._asked_to_stop_at > _ECHO_SECONDS:
+            self._killed = True
             self._supervisor.kill()
 
     async def _work(self) -> None:

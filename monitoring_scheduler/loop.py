@@ -29,6 +29,7 @@ OVERDUE_MS = 1_000
 LOOKBACK_MS = 60_000
 MAX_BACKLOG_MS = 600_000
 FORGET_AFTER_MS = 3_600_000
+FORGET_EVERY_MS = 60_000
 CLOCK_TOLERANCE_MS = 2_000
 STALL_SECONDS = 0.75
 
@@ -47,6 +48,7 @@ class SchedulerLoop:
         self._queue = SlotQueue()
         self._schedules: dict[UUID, Schedule] = {}
         self._planned_until_ms = 0
+        self._forgot_ms = 0
         self._reported: Progress | None = None
         self.warm = False  # True once the schedules found at start are in the queue
         self._reports_trusted_from = clock.monotonic()
@@ -111,10 +113,16 @@ class SchedulerLoop:
             for due in self._queue.take_due(now):
                 dispatcher.add(due, self._schedules[due.cadence.monitor_id])
             self._planned_until_ms = now
-            self._queue.forget(now - FORGET_AFTER_MS)
+            self._forget_removed(now)
         elif self._reported:
             self._queue.take_due(self._reported.done_until_ms)
             dispatcher.settle_until(self._reported.done_until_ms)
+
+    def _forget_removed(self, now_ms: int) -> None:
+        """Walks over all monitors, so not in every pass."""
+        if now_ms - self._forgot_ms > FORGET_EVERY_MS:
+            self._forgot_ms = now_ms
+            self._queue.forget(now_ms - FORGET_AFTER_MS)
 
     def _leader_is_overdue(self) -> bool:
         if self._reported is None or self._clock.monotonic() < self._reports_trusted_from:

@@ -25,7 +25,7 @@ from shared.messaging.streams import ensure_streams
 from shared.observability import metrics
 from shared.observability.health import Health, HealthServer, Probe, keep_ready_file
 from shared.observability.logging import configure_logging
-from shared.process import Life, run_process
+from shared.process import Life, run_main, run_process
 from shared.settings import load
 
 log = structlog.get_logger(__name__)
@@ -139,4 +139,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

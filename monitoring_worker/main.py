@@ -35,7 +35,7 @@ from shared.messaging.streams import ensure_consumer, ensure_recorder, ensure_st
 from shared.observability import metrics
 from shared.observability.health import Health, HealthServer, Probe, keep_ready_file
 from shared.observability.logging import configure_logging
-from shared.process import Life, run_process
+from shared.process import Life, run_main, run_process
 from shared.settings import load
 
 log = structlog.get_logger(__name__)
@@ -181,4 +181,4 @@ def main(region: str | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

@@ -13,10 +13,12 @@ import uvloop
 
 from shared.db.errors import DatabaseError
 from shared.messaging.errors import MessagingError
+from shared.settings import ConfigurationError
 
 log = structlog.get_logger(__name__)
 
 EXIT_FAILED = 1
+EXIT_MISCONFIGURED = 2
 
 
 class PartEndedError(Exception):
@@ -74,9 +76,12 @@ class Life:
 
     async def end(self) -> None:
         """Cancel the parts that still run, and wait for them."""
-        for task in self._parts:
-            task.cancel()
-        await asyncio.gather(*self._parts, return_exceptions=True)
+        running = {task for task in self._parts if not task.done()}
+        while running:
+            # Again and again: asyncio.wait_for, which the NATS client is full of, can swallow a cancellation.
+            for task in running:
+                task.cancel()
+            _, running = await asyncio.wait(running, timeout=0.5)
 
     def _stop(self, name: str) -> None:
         log.info("stopping", signal=name)
@@ -88,6 +93,8 @@ class Life:
         for task in self._parts:
             if task.done():
                 error = None if task.cancelled() else task.exception()
+                while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+                    error = error.exceptions[0]  # a task group wraps even a single failure
                 raise error or PartEndedError(f"{task.get_name()} ended, though it should run for ever")
 
 
@@ -103,3 +110,12 @@ def run_process(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     except Exception:
         log.exception("the process ends because of a fault of its own")
         sys.exit(EXIT_FAILED)
+
+
+def run_main(main: Callable[[], None]) -> None:
+    """Run ``main`` as a program; a wrong setting is one line on stderr and exit code 2: no restart mends it."""
+    try:
+        main()
+    except ConfigurationError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(EXIT_MISCONFIGURED)

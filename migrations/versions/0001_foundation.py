@@ -238,7 +238,10 @@ BEGIN
         partition := 'check_results_' || to_char(day, 'YYYYMMDD');
         CONTINUE WHEN to_regclass('public.' || partition) IS NOT NULL;
         PERFORM pg_advisory_xact_lock(7226002);
-        CONTINUE WHEN to_regclass('public.' || partition) IS NOT NULL;
+        -- Asked of the table itself: an advisory lock does not refresh the cache that to_regclass answers from.
+        CONTINUE WHEN EXISTS (
+            SELECT FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relname = partition
+        );
         EXECUTE format('CREATE TABLE public.%I (LIKE public.check_results INCLUDING ALL)', partition);
         EXECUTE format('ALTER TABLE public.%I ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY', partition);
         EXECUTE format('ALTER TABLE public.check_results ATTACH PARTITION public.%I FOR VALUES FROM (%L) TO (%L)',

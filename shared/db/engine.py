@@ -29,7 +29,7 @@ def parse_url(url: str) -> URL:
     """The URL in the form the driver wants; raises ``DatabaseUnusableError`` for anything but PostgreSQL."""
     try:
         parsed = make_url(url)
-    except ArgumentError as error:
+    except (ArgumentError, ValueError) as error:
         raise DatabaseUnusableError(_URL_ADVICE) from error
     if parsed.drivername not in _SCHEMES:
         raise DatabaseUnusableError(_URL_ADVICE)

@@ -158,6 +158,8 @@ def _check_status(operator: Operator, value: Any) -> None:
 
 def status_text(value: Any) -> str:
     """The one text form of ``"200-299"``, ``[200, 204]`` and ``204``; raises ``ValueError`` for anything else."""
+    if isinstance(value, str):
+        return value
     parts = value if isinstance(value, list) else [value]
     if not parts or not all(isinstance(part, int | str) and not isinstance(part, bool) for part in parts):
         raise ValueError('write status codes like "200-299", "200,204,301-302" or [200, 204]')

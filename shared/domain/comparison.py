@@ -42,8 +42,6 @@ def is_number(value: object) -> bool:
 
 def same(left: Any, right: Any) -> bool:
     """JSON equality without conversions; 1 and 1.0 are one number, integers are exact at any size."""
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
     if is_number(left) and is_number(right):
         return bool(left == right)
     if type(left) is not type(right):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from shared.domain.errors import CheckError
@@ -89,6 +89,7 @@ def decode_text(body: bytes, content_type: str | None) -> str:
     return text.removeprefix("\ufeff")
 
 
+@lru_cache(maxsize=512)
 def _charset(content_type: str) -> str:
     for parameter in content_type.split(";")[1:]:
         name, _, value = parameter.partition("=")

@@ -57,7 +57,9 @@ class Url:
 
     def join(self, location: str) -> Url:
         """The address a Location field points at; raises ``ValueError`` when it is none we follow."""
-        return parse_url(urljoin(str(self), location.strip().replace(" ", "%20")))
+        location = location.strip().replace(" ", "%20")
+        # ``urljoin`` would take "http:///x" for a path on the same host.
+        return parse_url(location if _split(location).scheme else urljoin(str(self), location))
 
 
 def _masked(pair: str) -> str:

@@ -91,9 +91,11 @@ class _Brotli:
         self._stream = brotli.Decompressor()
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        yield self._stream.process(data, output_buffer_limit=_PIECE)
-        while not self._stream.can_accept_more_data():
-            yield self._stream.process(b"", output_buffer_limit=_PIECE)
+        # Its own sign that it wants more input says nothing about output that is still inside.
+        piece = self._stream.process(data, output_buffer_limit=_PIECE)
+        while piece:
+            yield piece
+            piece = self._stream.process(b"", output_buffer_limit=_PIECE)
 
     def complete(self) -> bool:
         return bool(self._stream.is_finished())

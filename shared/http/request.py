@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import re
 from dataclasses import dataclass
 from importlib.metadata import version
 
@@ -14,7 +13,6 @@ from shared.http.decoding import ACCEPT_ENCODING
 from shared.http.errors import TargetError
 
 USER_AGENT = f"Tocsin/{version('tocsin')}"
-_LINE_BREAKS = re.compile(r"[\r\n\x00]")
 _CARRY_CONTENT = frozenset({"POST", "PUT", "PATCH"})
 
 
@@ -36,13 +34,12 @@ class Request:
         lines = [f"{self.method} {self.url.target} HTTP/1.1"]
         lines += [f"{name}: {value}" for name, value in self._own() if name.lower() not in chosen]
         lines += [f"{name}: {value}" for name, value in self._theirs()]
-        for line in lines:
-            if _LINE_BREAKS.search(line) or not line.isascii():
-                name = line.partition(":")[0][:60]
-                raise TargetError(
-                    ErrorKind.CONFIG_ERROR, f"header {name!r} cannot be sent: only printable ASCII can"
-                )
-        return "\r\n".join([*lines, "", ""]).encode("ascii") + (self.body or b"")
+        text = "\r\n".join([*lines, "", ""])
+        # One look at the whole instead of one at each line: more ends than lines means that a value held one.
+        breaks = len(lines) + 1
+        if text.count("\r") != breaks or text.count("\n") != breaks or "\x00" in text or not text.isascii():
+            raise TargetError(ErrorKind.CONFIG_ERROR, _unsendable(self.headers))
+        return text.encode("ascii") + (self.body or b"")
 
     def _theirs(self) -> list[tuple[str, str]]:
         if not self.cookies:
@@ -62,6 +59,12 @@ class Request:
         if self.body is not None or self.method in _CARRY_CONTENT:
             own.append(("Content-Length", str(len(self.body or b""))))
         return own
+
+
+def _unsendable(headers: tuple[tuple[str, str], ...]) -> str:
+    bad = [name for name, value in headers if not (name + value).isascii() or not (name + value).isprintable()]
+    what = f"header {bad[0][:60]!r}" if bad else "the request"
+    return f"{what} cannot be sent: only printable ASCII can"
 
 
 def authorization(auth: BasicAuth | BearerAuth) -> str:

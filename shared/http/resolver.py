@@ -10,6 +10,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable
+from functools import lru_cache
 from ipaddress import ip_address
 from queue import SimpleQueue
 from typing import Literal, Protocol
@@ -39,8 +40,10 @@ class SystemResolver:
         self._busy = 0
 
     async def resolve(self, host: str, family: Family) -> tuple[str, ...]:
-        if literal := _literal(host, family):
-            return literal
+        if version := _literal_version(host):
+            if family not in {"auto", version}:
+                raise name_error(socket.gaierror(socket.EAI_ADDRFAMILY, "wrong family"), host)
+            return (host,)
         answer = await self._look_up(host, family)
         if isinstance(answer, OSError):
             raise name_error(answer, host)
@@ -87,11 +90,9 @@ def _getaddrinfo(host: str, family: Family) -> tuple[str, ...] | OSError:
     return tuple(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
-def _literal(host: str, family: Family) -> tuple[str, ...] | None:
+@lru_cache(maxsize=4096)
+def _literal_version(host: str) -> str | None:
     try:
-        address = ip_address(host)
+        return str(ip_address(host).version)
     except ValueError:
         return None
-    if family != "auto" and family != str(address.version):
-        raise name_error(socket.gaierror(socket.EAI_ADDRFAMILY, "wrong family"), host)
-    return (str(address),)

@@ -9,7 +9,7 @@ from shared.domain.result import Timings
 
 
 class Phase(StrEnum):
-    """The values are the fields of ``Timings``."""
+    """In the order of the fields of ``Timings``, which carry the values as their names."""
 
     DNS = "dns"
     CONNECT = "connect"
@@ -50,8 +50,7 @@ class Stopwatch:
             self.pause()
         assert self._stopped is not None
         total = self._stopped - self._started
-        phases = {phase.value: _milliseconds(seconds) for phase, seconds in self._seconds.items()}
-        return Timings(**phases, total=_milliseconds(total))
+        return Timings(*map(_milliseconds, (*self._seconds.values(), total)))
 
 
 def _milliseconds(seconds: float) -> float:

@@ -95,6 +95,10 @@ class TlsPipe:
     def pending(self) -> bytes:
         return self._outgoing.read()
 
+    @property
+    def has_input(self) -> bool:
+        return self._incoming.pending > 0
+
     def peer(self) -> TlsPeer:
         """What is known of the peer by now; before its first answer nothing is."""
         cipher = self._object.cipher()

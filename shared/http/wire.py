@@ -78,6 +78,8 @@ class Wire(asyncio.Protocol):
         settled = self._settled = asyncio.get_running_loop().create_future()
         if self._end:
             self._settle(self._end[0])
+        else:
+            self._flush()
         try:
             async with asyncio.timeout(seconds):
                 await settled
@@ -117,9 +119,12 @@ class Wire(asyncio.Protocol):
             self._flush()
             self._handshake.set_exception(error)
             return
-        self._flush()
-        if finished:
-            self._handshake.set_result(None)
+        if not finished:
+            self._flush()
+            return
+        # Our last flight stays in the pipe, to leave in one packet with the request.
+        self._handshake.set_result(None)
+        if self._pipe.has_input:
             self._decrypt(b"")
 
     def _flush(self) -> None:

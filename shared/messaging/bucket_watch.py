@@ -19,6 +19,7 @@ from nats.errors import Error as NatsError
 from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo, DeliverPolicy
 
 from shared.domain.clock import Clock
+from shared.messaging.cancellation import is_cancelled
 from shared.messaging.connect import NatsConnection, describe
 from shared.messaging.errors import MessagingError
 from shared.messaging.streams import bucket_stream, bucket_subject
@@ -113,6 +114,8 @@ class BucketWatch:
                 if info.num_pending == 0 and _delivered(info) <= self._seen:
                     return
             self.check()
+            if is_cancelled():
+                raise asyncio.CancelledError
 
     async def _receive(self, message: Msg) -> None:
         self._last_frame = self._clock.monotonic()

@@ -12,6 +12,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from shared.domain.clock import Clock
+from shared.messaging.cancellation import is_cancelled
 from shared.messaging.connect import NatsConnection
 
 _NANOSECONDS: Final = 1_000_000_000
@@ -77,7 +78,7 @@ class Generation:
         """Keep requests open; raises ``GenerationEndedError`` in the end, or ``nats.errors.Error`` before."""
         self._subscription = await self._client.subscribe(self._inbox, cb=self._receive)
         expected_from = self._clock.monotonic()
-        while self._ended is None:
+        while self._ended is None and not is_cancelled():
             self._attention.clear()
             if self._is_running_low:
                 await self._request()
@@ -87,7 +88,7 @@ class Generation:
             if silent_for >= self._settings.silence_limit:
                 raise GenerationEndedError(f"no sign of life for {silent_for:.1f} s")
             await self._wait(self._settings.silence_limit - silent_for)
-        raise self._ended
+        raise self._ended or GenerationEndedError("stopped")
 
     def end(self, reason: str, *, consumer_gone: bool = False) -> None:
         """Make ``run`` raise soon; the first reason counts."""
@@ -119,6 +120,8 @@ class Generation:
         self._outstanding += missing
 
     async def _wait(self, seconds: float) -> None:
+        if is_cancelled():
+            return
         try:
             async with asyncio.timeout(seconds):
                 await self._attention.wait()

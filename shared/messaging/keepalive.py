@@ -10,6 +10,7 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from shared.domain.clock import Clock
+from shared.messaging.cancellation import is_cancelled
 from shared.messaging.connect import NatsConnection, describe
 
 _log = structlog.get_logger(__name__)
@@ -57,7 +58,7 @@ class KeepAlive:
         self._held.clear()
 
     async def _run(self) -> None:
-        while True:
+        while not is_cancelled():
             await asyncio.sleep(self._every)
             self._forget_settled()
             # While disconnected they would only pile up in the write buffer.

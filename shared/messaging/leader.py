@@ -20,6 +20,7 @@ from nats.js.errors import APIError, NotFoundError
 
 from shared.contracts.names import LEADER_BUCKET, LEADER_KEY
 from shared.domain.clock import Clock, SystemClock
+from shared.messaging.cancellation import is_cancelled
 from shared.messaging.connect import NatsConnection, describe
 from shared.messaging.errors import MessagingError
 from shared.messaging.streams import bucket_stream, bucket_subject
@@ -104,7 +105,7 @@ class LeaderElection:
         """
         announcements = await self._connection.client.subscribe(self._subject, cb=self._on_announcement)
         try:
-            while True:
+            while not is_cancelled():
                 await self._step()
         finally:
             # The renewal has ended by now: one in flight would make the compare-and-set of the release fail.
@@ -133,7 +134,7 @@ class LeaderElection:
 
     async def _renew(self) -> None:
         if await self._write(self._revision):
-            await asyncio.sleep(self._beat)
+            await self._wait_for_vacancy(self._beat)
             return
         record = await self._read()
         if record.owner == self.owner:
@@ -146,14 +147,17 @@ class LeaderElection:
         is_adopted = record.owner == self.owner
         if record.owner is not None and not is_adopted:
             self.established.set()
-            await self._wait_for_vacancy()
+            if await self._wait_for_vacancy(self._poll):
+                await asyncio.sleep(_SETTLE_SECONDS)
+            self._vacated.clear()
         elif await self._write(record.sequence):
             self.epoch = self.epoch if is_adopted else self._revision
             self._become(leads=True, reason="lease found again" if is_adopted else "lease acquired")
-            await asyncio.sleep(self._beat)
+            await self._wait_for_vacancy(self._beat)
 
     async def _write(self, expected: int) -> bool:
         """Write the lease if ``expected`` is still the key's last sequence; False when somebody was faster."""
+        self._vacated.clear()
         sent_at = self._clock.monotonic()
         try:
             acknowledged = await self._connection.js.publish(
@@ -168,7 +172,8 @@ class LeaderElection:
                 return False
             raise
         self._revision = acknowledged.seq
-        self._valid_until = sent_at + self._ttl - self._margin
+        if not self._vacated.is_set():
+            self._valid_until = sent_at + self._ttl - self._margin
         return True
 
     async def _read(self) -> _Record:
@@ -221,16 +226,18 @@ class LeaderElection:
         for listener in self._listeners:
             listener(leads, reason)
 
-    async def _wait_for_vacancy(self) -> None:
-        """Until the next poll, or less: a release is announced, an expiry is not."""
-        self._vacated.clear()
+    async def _wait_for_vacancy(self, seconds: float) -> bool:
+        """True as soon as a deletion of the key is announced; an expiry is not, so False means: look."""
+        if is_cancelled():
+            return False
         try:
-            async with asyncio.timeout(self._poll):
-                await self._vacated.wait()
+            async with asyncio.timeout(seconds):
+                return await self._vacated.wait()
         except TimeoutError:
-            return
-        await asyncio.sleep(_SETTLE_SECONDS)
+            return False
 
     async def _on_announcement(self, message: Msg) -> None:
         if message.headers and _OPERATION in message.headers:
+            # Whoever deleted it, a standby may hold the lease within milliseconds: stop before it does.
+            self._valid_until = 0.0
             self._vacated.set()

@@ -15,6 +15,7 @@ from nats.js.api import StreamInfo
 
 from shared.domain.clock import Clock, SystemClock
 from shared.messaging.bucket_watch import BucketWatch, WatchEndedError
+from shared.messaging.cancellation import is_cancelled
 from shared.messaging.connect import NatsConnection, describe
 from shared.messaging.errors import MessagingError
 from shared.messaging.streams import bucket_stream
@@ -111,7 +112,7 @@ class KeyValueMirror:
         """Follow the bucket until cancelled."""
         forget_listener = self._connection.add_reconnect_listener(self._outdated.set)
         try:
-            while True:
+            while not is_cancelled():
                 if not self._connection.is_connected:
                     await self._is_outdated_within(1.0)
                     continue
@@ -181,7 +182,7 @@ class KeyValueMirror:
         """Return when the mirror has to be loaded anew; raises ``WatchEndedError``, ``nats.errors.Error``."""
         next_audit = self._clock.monotonic() + self._audit_every
         different_since: float | None = None
-        while not await self._is_outdated_within(_TICK_SECONDS):
+        while not (is_cancelled() or await self._is_outdated_within(_TICK_SECONDS)):
             watch.check()
             self._let_go()
             now = self._clock.monotonic()

@@ -19,6 +19,7 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from shared.domain.clock import Clock, SystemClock
+from shared.messaging.cancellation import is_cancelled
 from shared.messaging.connect import NatsConnection, describe
 from shared.messaging.errors import ConsumerLostError, MessagingError
 from shared.messaging.generation import Generation, GenerationEndedError, PullSettings
@@ -176,7 +177,7 @@ class PullLoop:
 
     async def _keep_pulling(self) -> None:
         pause = _FIRST_PAUSE_SECONDS
-        while True:
+        while not is_cancelled():
             if not self._connection.is_connected:
                 self._check_budget(self._outage_budget, "NATS cannot be reached")
                 await self._wait_for_reconnect(1.0)

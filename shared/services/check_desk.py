@@ -8,21 +8,10 @@ from shared.contracts.names import run_now_subject
 from shared.contracts.wire import RunNow, RunNowAnswer
 from shared.messaging.connect import NatsConnection
 from shared.messaging.errors import MessagingError
-from shared.messaging.requests import AnswerLateError, NobodyAnswersError, ask
+from shared.messaging.requests import NobodyAnswersError, ask
+from shared.services.errors import NoWorkerError, RunTimeoutError
 
 GRACE_SECONDS = 3.0
-
-
-class CheckDeskError(Exception):
-    """A check could not be run on demand."""
-
-
-class NoWorkerError(CheckDeskError):
-    """No worker serves the region."""
-
-
-class RunTimeoutError(CheckDeskError):
-    """A worker took the check and its answer did not come in time."""
 
 
 class NatsCheckDesk:
@@ -41,7 +30,7 @@ class NatsCheckDesk:
             answer = await ask(self._connection, run_now_subject(request.region), payload, timeout=budget)
         except NobodyAnswersError as error:
             raise NoWorkerError(f"no worker runs in region {request.region!r}") from error
-        except (AnswerLateError, MessagingError) as error:
+        except MessagingError as error:
             raise RunTimeoutError(
                 f"the worker in region {request.region!r} did not answer in {budget:g} s"
             ) from error

@@ -167,6 +167,7 @@ def schedule_of(row: ScheduleRow) -> Schedule:
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:
     try:
-        await asyncio.wait_for(event.wait(), seconds)
+        async with asyncio.timeout(seconds):
+            await event.wait()
     except TimeoutError:
         pass

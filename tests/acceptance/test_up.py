@@ -76,7 +76,12 @@ async def run(*command: str, **options: Any) -> tuple[int, str]:
     process = await asyncio.create_subprocess_exec(
         *command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options
     )
-    output, _ = await asyncio.wait_for(process.communicate(), 30)
+    try:
+        output, _ = await asyncio.wait_for(process.communicate(), 30)
+    except TimeoutError:
+        process.terminate()
+        await process.wait()
+        raise
     assert process.returncode is not None
     return process.returncode, output.decode()
 
@@ -177,10 +182,25 @@ async def test_children_end_with_a_supervisor_that_is_killed(tocsin: Tocsin) -> 
     assert sorted(tocsin.processes()) == sorted(CHILDREN)
 
 
-async def test_ctrl_c_stops_everything_too(tocsin: Tocsin) -> None:
+async def test_ctrl_c_stops_everything_in_order_too(tocsin: Tocsin) -> None:
     children = pids(tocsin)
-    os.kill(tocsin.pid, signal.SIGINT)
+    for _ in range(2):
+        # As one Ctrl-C may arrive: from the terminal, and passed on by make.
+        os.kill(tocsin.pid, signal.SIGINT)
+    await until("it has stopped", lambda: not is_alive(tocsin.pid), within=30)
     assert await tocsin.stop() == 0
+    assert not any(is_alive(pid) for pid in children)
+    await tocsin.start()
+
+
+async def test_a_second_signal_kills_what_does_not_end(tocsin: Tocsin) -> None:
+    children = pids(tocsin)
+    # A frozen worker does not hear that it should stop.
+    tocsin.send("worker-1", signal.SIGSTOP)
+    os.kill(tocsin.pid, signal.SIGTERM)
+    await asyncio.sleep(1.2)  # a second signal within one second counts as an echo of the first
+    assert is_alive(tocsin.pid)
+    assert await tocsin.stop() == 130
     assert not any(is_alive(pid) for pid in children)
     await tocsin.start()
 
@@ -200,6 +220,7 @@ async def test_a_wrong_setting_stops_the_start_and_is_shown(
     monkeypatch.setenv("TOCSIN_ALLOWED_NETWORKS", "nonsense")
     code, output = await run_up("--data-dir", str(tmp_path / "data"), "--port", "0")
     assert code == 1
+    assert "worker-1 ended with exit code 2" in output
     assert "TOCSIN_ALLOWED_NETWORKS" in output
     assert "Traceback" not in output
 

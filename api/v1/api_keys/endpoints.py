@@ -51,9 +51,8 @@ async def list_api_keys(context: ContextDep, principal: Admin, query: Annotated[
     """Keys that were deleted are left out."""
     after = read_id_cursor(query.cursor)
     async with context.database.tenant(principal.organisation_id) as session:
-        rows = await list_keys(session, after=after, limit=query.limit)
-    items = [key_document(row) for row in rows]
-    return page(items, id_cursor(rows[-1].id) if len(rows) == query.limit else None)
+        rows = await list_keys(session, after=after, limit=query.limit + 1)
+    return page(rows, query.limit, lambda row: id_cursor(row.id), key_document)
 
 
 @router.delete("/{key_id}", status_code=HTTPStatus.NO_CONTENT, summary="Delete an API key")

@@ -56,7 +56,7 @@ async def check_monitor(
     async with context.database.tenant(principal.organisation_id) as session:
         view = await context.monitors.view(session, monitor_id)
     if region is not None and region not in view.regions:
-        raise invalid("query.region", f"the monitor is checked from {', '.join(view.regions)}")
+        raise invalid("region", f"the monitor is checked from {', '.join(view.regions)}")
     request = _request(view, region or view.regions[0])
 
     async def work() -> Answer:

@@ -58,10 +58,14 @@ async def list_monitors(
     """In the order of their creation: a monitor created meanwhile appears on the last page."""
     after = read_id_cursor(query.cursor)
     async with context.database.tenant(principal.organisation_id) as session:
-        views = await context.monitors.views(session, query.filter, after=after, limit=query.limit)
+        views = await context.monitors.views(session, query.filter, after=after, limit=query.limit + 1)
     now_ms = context.clock.now_ms()
-    items = [monitor_document(view, context.sealer, now_ms) for view in views]
-    return page(items, id_cursor(views[-1].id) if len(views) == query.limit else None)
+    return page(
+        views,
+        query.limit,
+        lambda view: id_cursor(view.id),
+        lambda view: monitor_document(view, context.sealer, now_ms),
+    )
 
 
 @router.get("/{monitor_id}", response_model=MonitorRead, summary="Read a monitor")
@@ -154,5 +158,5 @@ def _revisions(if_match: str | None) -> list[int] | None:
         return None
     found = [_ETAG.fullmatch(tag.strip()) for tag in if_match.split(",")]
     if not all(found):
-        raise invalid("header.if-match", 'give an ETag of this monitor, such as "3", or *')
+        raise invalid("If-Match", 'give an ETag of this monitor, such as "3", or *')
     return [int(tag[1]) for tag in found if tag]

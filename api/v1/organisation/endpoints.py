@@ -42,6 +42,5 @@ async def list_organisation_members(
 ) -> Response:
     after = read_id_cursor(query.cursor)
     async with context.database.tenant(principal.organisation_id) as session:
-        members = await list_members(session, after=after, limit=query.limit)
-    items = [member._asdict() for member in members]
-    return page(items, id_cursor(members[-1].id) if len(members) == query.limit else None)
+        members = await list_members(session, after=after, limit=query.limit + 1)
+    return page(members, query.limit, lambda member: id_cursor(member.id), lambda member: member._asdict())

@@ -26,7 +26,6 @@ async def list_monitor_results(
     async with context.database.tenant(principal.organisation_id) as session:
         await context.monitors.view(session, monitor_id)
         items = await list_results(
-            session, monitor_id, since=query.since, until=query.until, before=before, limit=query.limit
+            session, monitor_id, since=query.since, until=query.until, before=before, limit=query.limit + 1
         )
-    full = len(items) == query.limit
-    return page(items, result_cursor(items[-1].scheduled_at, items[-1].region) if full else None)
+    return page(items, query.limit, lambda item: result_cursor(item.scheduled_at, item.region), lambda item: item)

@@ -26,14 +26,6 @@ class OutboxMessage:
     created_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Backlog:
-    """What has not been sent yet."""
-
-    messages: int
-    oldest_at: datetime | None
-
-
 _ADD = text("""
     INSERT INTO outbox (organisation_id, topic, key, payload)
     VALUES (:organisation_id, :topic, :key, CAST(:payload AS jsonb))
@@ -44,7 +36,6 @@ _TAKE = text("""
     ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED
 """)
 _DELETE = text("DELETE FROM outbox WHERE id = ANY(CAST(:ids AS bigint[]))")
-_BACKLOG = text("SELECT count(*), min(created_at) FROM outbox")
 
 
 async def add(
@@ -66,8 +57,3 @@ async def take(session: AsyncSession, limit: int) -> list[OutboxMessage]:
 async def delete(session: AsyncSession, ids: Sequence[int]) -> None:
     """Remove messages that were sent."""
     await session.execute(_DELETE, {"ids": ids})
-
-
-async def backlog(session: AsyncSession) -> Backlog:
-    """How much waits, and since when."""
-    return Backlog(*(await session.execute(_BACKLOG)).one())

@@ -73,19 +73,17 @@ async def test_a_check_that_cannot_be_run_says_why(
 async def test_checks_on_demand_are_bounded_per_organisation(
     app: FastAPI, context: Context, alice: Tenant, bob: Tenant
 ) -> None:
-    release = asyncio.Event()
+    taken, release = asyncio.Event(), asyncio.Event()
 
     class SlowDesk(PlayedDesk):
         async def run(self, request: RunNow) -> RunNowAnswer:
+            taken.set()
             await release.wait()
             return await super().run(request)
 
     app.state.context = Context(context.database, context.sealer, context.clock, SlowDesk(), runs=RunLimit(limit=1))
     first = asyncio.create_task(alice.client.post("/v1/checks", json=PREVIEW))
-    running = app.state.context.runs
-    async with asyncio.timeout(10):
-        while not running.busy(alice.organisation_id):
-            await asyncio.sleep(0.01)
+    await asyncio.wait_for(taken.wait(), 10)
     second = await alice.client.post("/v1/checks", json=PREVIEW)
     assert (second.status_code, second.json()["code"]) == (429, "too_many_runs")
     assert second.headers["Retry-After"]

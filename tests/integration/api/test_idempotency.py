@@ -43,9 +43,7 @@ async def test_a_refused_request_does_not_use_up_its_key(alice: Tenant) -> None:
     assert (await alice.client.post("/v1/monitors", json=monitor(), headers=KEY)).status_code == 201
 
 
-async def test_a_check_on_demand_is_run_once_and_again_only_after_a_failure(
-    alice: Tenant, desk: PlayedDesk
-) -> None:
+async def test_a_check_on_demand_runs_once_and_again_only_after_a_failure(alice: Tenant, desk: PlayedDesk) -> None:
     created = await alice.add_monitor()
     path = f"/v1/monitors/{created['id']}/check"
     desk.error = NoWorkerError("nobody is there")

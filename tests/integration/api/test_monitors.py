@@ -6,7 +6,6 @@ import asyncio
 import time
 from typing import Any
 
-import pytest
 from sqlalchemy import text
 
 from shared.contracts.sealing import MASK, Sealer
@@ -40,6 +39,7 @@ async def test_a_change_is_stored_with_its_period_and_its_message(alice: Tenant,
     path = f"/v1/monitors/{created['id']}"
     await alice.client.patch(path, json={"interval_seconds": 30})
     await alice.client.post(f"{path}/pause")
+    assert await rows(database, "SELECT 1 FROM schedule_periods WHERE ends_at IS NULL") == []
     await alice.client.post(f"{path}/resume")
     await alice.client.patch(path, json={"name": "Renamed"})
     await alice.client.delete(path)
@@ -192,12 +192,14 @@ async def test_pages_hold_still_while_monitors_are_added(alice: Tenant) -> None:
     assert seen == first
 
 
-@pytest.mark.parametrize("cursor", ["x", "AAAA", "é", "%00", "A" * 100, "bm90LWhleA", "-_-_"])
-async def test_a_forged_cursor_is_refused(alice: Tenant, cursor: str) -> None:
+async def test_a_forged_cursor_is_refused(alice: Tenant) -> None:
     created = await alice.add_monitor()
-    for path in ("/v1/monitors", f"/v1/monitors/{created['id']}/results", "/v1/api-keys", "/v1/members"):
-        response = await alice.client.get(path, params={"cursor": cursor})
-        assert (response.status_code, response.json()["errors"][0]["field"]) == (422, "cursor"), path
+    paths = ("/v1/monitors", f"/v1/monitors/{created['id']}/results", "/v1/api-keys", "/v1/members")
+    for cursor in ("x", "AAAA", "é", "%00", "A" * 100, "A" * 300, "bm90LWhleA", "-_-_"):
+        for path in paths:
+            response = await alice.client.get(path, params={"cursor": cursor})
+            assert response.status_code == 422, (path, cursor)
+            assert response.json()["errors"][0]["field"] == "cursor", (path, cursor)
 
 
 MULTIPLY = (

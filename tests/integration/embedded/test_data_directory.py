@@ -114,9 +114,15 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: str) -> None:
 
 def test_ports_are_kept_and_differ(tmp_path: Path) -> None:
     names = ("api", "nats", "worker-1")
-    first = [DataDirectory(tmp_path).port(name, lambda _: True) for name in names]
+    free = {20_000, 25_000, 31_999}
+    first = [DataDirectory(tmp_path).port(name, lambda port: port in free) for name in names]
+    assert set(first) == free
     assert [DataDirectory(tmp_path).port(name, lambda _: True) for name in names] == first
-    assert len(set(first)) == len(names)
+
+
+def test_no_free_port_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no free port"):
+        DataDirectory(tmp_path).port("api", lambda _: False)
 
 
 def test_a_kept_port_that_another_program_took_is_replaced(tmp_path: Path) -> None:

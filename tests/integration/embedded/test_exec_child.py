@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,8 @@ PR_CAPBSET_DROP = 24
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
 
-def run(*command: str) -> str:
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+def run(*command: str, groups: Sequence[int] | None = None) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True, extra_groups=groups).stdout
 
 
 def capabilities(status: str) -> dict[str, int]:
@@ -31,7 +32,7 @@ def capabilities(status: str) -> dict[str, int]:
 
 @as_root
 def test_root_becomes_the_user_for_good_and_without_any_capability(tmp_path: Path) -> None:
-    status = run(*wrap(SHOW_STATUS, user=NOBODY))
+    status = run(*wrap(SHOW_STATUS, user=NOBODY), groups=[42])
     assert status_field(status, "Uid").split() == ["65534"] * 4
     assert status_field(status, "Gid").split() == ["65534"] * 4
     assert status_field(status, "Groups") == ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ class Reader:
             await message.ack()
 
 
-def pull_loop(connection: NatsConnection, *, batch: int = 16, **settings: float) -> PullLoop:
+def pull_loop(connection: NatsConnection, *, batch: int = 16, **settings: Any) -> PullLoop:
     async def ensure() -> None:
         await ensure_streams(connection.js)
         await ensure_consumer(connection.js, "eu")
@@ -43,7 +44,7 @@ def pull_loop(connection: NatsConnection, *, batch: int = 16, **settings: float)
 
 
 @asynccontextmanager
-async def reading(connection: NatsConnection, **settings: float) -> AsyncIterator[Reader]:
+async def reading(connection: NatsConnection, **settings: Any) -> AsyncIterator[Reader]:
     async with pull_loop(connection, **settings) as loop:
         reader = Reader(loop)
         yield reader

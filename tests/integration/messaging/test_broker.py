@@ -38,18 +38,17 @@ class Worker:
             await ensure_streams(connection.js)
             await ensure_consumer(connection.js, "eu")
 
+        async def run(check: dict[str, Any]) -> None:
+            self.seen.append(check["name"])
+            if body is not None:
+                await body(check)
+
         self.seen: list[str] = []
         self.broker = ResilientPullBroker(connection, publisher, CHECKS_STREAM, CONSUMER, ensure=ensure, batch=16)
-        self.task: AsyncTaskiqDecoratedTask[[dict[str, Any]], Any] = self.broker.register_task(self._run, name)
+        self.task: AsyncTaskiqDecoratedTask[[dict[str, Any]], Any] = self.broker.register_task(run, name)
         self.finish = asyncio.Event()
-        self._body = body
         receiver = Receiver(self.broker, max_async_tasks=10, ack_type=AcknowledgeType.WHEN_EXECUTED)
         self.listening = asyncio.create_task(receiver.listen(self.finish))
-
-    async def _run(self, check: dict[str, Any]) -> None:
-        self.seen.append(check["name"])
-        if self._body is not None:
-            await self._body(check)
 
     async def stop(self) -> None:
         self.finish.set()
@@ -78,7 +77,7 @@ async def waiting_checks(connection: NatsConnection) -> int:
 
 async def until_empty(connection: NatsConnection, within: float = 5.0) -> None:
     async with asyncio.timeout(within):
-        while await waiting_checks(connection):
+        while await waiting_checks(connection):  # noqa: ASYNC110 # a stream has no event to wait for
             await asyncio.sleep(0.02)
 
 

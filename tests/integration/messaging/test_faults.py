@@ -85,24 +85,26 @@ async def delete_the_mirrors_consumer(server: NatsServer, proxy: FlakyProxy, con
         await connection.js.delete_consumer(stream, consumer.name)
 
 
-FAULTS = [
-    restart,
-    kill,
-    lose_all_data,
-    freeze,
-    delete_consumer,
-    delete_stream,
-    delete_the_mirrors_consumer,
-    cut,
-    black_hole,
-]
+# Seconds until a message published afterwards has arrived. What the client notices itself is mended at once.
+WITHIN: dict[Fault, float] = {
+    restart: 3,
+    kill: 3,
+    lose_all_data: 5,
+    freeze: 10,
+    delete_consumer: 3,
+    delete_stream: 3,
+    delete_the_mirrors_consumer: 10,
+    cut: 3,
+    black_hole: 10,
+}
 
 
 @tolerates_unanswered_handshakes
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
-async def test_messages_and_keys_written_after_a_fault_arrive_within_ten_seconds(
+@pytest.mark.parametrize("fault", WITHIN, ids=lambda fault: fault.__name__)
+async def test_messages_and_keys_written_after_a_fault_arrive_soon(
     fault: Fault, server: NatsServer, proxy: FlakyProxy, through_proxy: NatsConnection, sender: Publisher
 ) -> None:
+    within = WITHIN[fault]
     mirror = KeyValueMirror(through_proxy, SCHEDULES_BUCKET)
     mirroring = asyncio.create_task(mirror.run())
     async with reading(through_proxy) as reader:
@@ -114,8 +116,10 @@ async def test_messages_and_keys_written_after_a_fault_arrive_within_ten_seconds
         await fault(server, proxy, through_proxy)
         await send_until_stored(sender, b"after")
         await send_until_stored(sender, b"2", subject=bucket_subject(SCHEDULES_BUCKET, "after"))
-        await until(lambda: b"after" in reader.bodies, what="the message after the fault")
-        await until(lambda: mirror.data == {"before": b"1", "after": b"2"}, what="the key after the fault")
+        await until(lambda: b"after" in reader.bodies, within=within, what="the message after the fault")
+        await until(
+            lambda: mirror.data == {"before": b"1", "after": b"2"}, within=within, what="the key after the fault"
+        )
         assert not reader.task.done()
         assert not mirroring.done()
     mirroring.cancel()
@@ -125,7 +129,7 @@ async def test_messages_and_keys_written_after_a_fault_arrive_within_ten_seconds
 async def test_the_silence_rule_alone_brings_a_loop_back(
     server: NatsServer, through_proxy: NatsConnection, sender: Publisher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with reading(through_proxy) as reader:
+    async with reading(through_proxy, heartbeat=0.5) as reader:
         await send_until_stored(sender, b"before")
         await until(lambda: reader.bodies == [b"before"], what="the message before the fault")
         monkeypatch.setattr(through_proxy, "_listeners", [])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,9 +14,12 @@ from structlog.testing import capture_logs
 
 from shared.contracts.names import LEADER_BUCKET, SCHEDULES_BUCKET
 from shared.domain.clock import SystemClock
+from shared.messaging import mirror as mirror_module
 from shared.messaging.bucket_watch import BucketWatch
+from shared.messaging.cancellation import is_cancelled
 from shared.messaging.connect import NatsConnection, connect
 from shared.messaging.mirror import KeyValueMirror
+from shared.messaging.publisher import Publisher
 from shared.messaging.streams import bucket_stream, bucket_subject, ensure_streams
 from shared.testing.nats import FlakyProxy, NatsServer
 from tests.integration.messaging.conftest import tolerates_unanswered_handshakes, until
@@ -45,32 +48,35 @@ async def fill(bucket: KeyValue, count: int) -> dict[str, bytes]:
     return content
 
 
-@pytest.mark.parametrize("count", [1, 100], ids=["one key", "a hundred keys"])
-async def test_two_hundred_loads_under_a_writer_never_miss_a_key(
-    count: int, server: NatsServer, connection: NatsConnection, bucket: KeyValue
+def _into(found: dict[str, bytes | None]) -> Callable[[str, bytes | None, int], None]:
+    def take(key: str, value: bytes | None, revision: int) -> None:
+        found[key] = value
+
+    return take
+
+
+@pytest.mark.parametrize(("count", "loads"), [(1, 200), (100, 200), (2000, 20)])
+async def test_loads_under_a_busy_writer_never_miss_a_key(
+    count: int, loads: int, server: NatsServer, connection: NatsConnection, bucket: KeyValue
 ) -> None:
     await fill(bucket, count)
     other = await connect([server.url], name="writer", buffer_writes=False)
-    writes = 0
 
-    async def write() -> None:
-        nonlocal writes
-        while True:
-            await other.js.publish(bucket_subject(SCHEDULES_BUCKET, f"key-{random.randrange(count)}"), b"new")
-            writes += 1
+    async def write(publisher: Publisher) -> None:
+        while not is_cancelled():
+            await publisher.publish(bucket_subject(SCHEDULES_BUCKET, f"key-{random.randrange(count)}"), b"new")
 
-    writer = asyncio.create_task(write())
-    for _ in range(200):
-        found: dict[str, bytes | None] = {}
-        watch = BucketWatch(
-            connection, SCHEDULES_BUCKET, SystemClock(), lambda key, value, _: found.update({key: value})
-        )  # noqa: B023 # called within the turn
-        await watch.load(5)
-        assert len(found) == count
-        await watch.close()
-    assert writes > 200
-    writer.cancel()
-    await asyncio.gather(writer, return_exceptions=True)
+    async with Publisher(other, window=32) as publisher:
+        writer = asyncio.create_task(write(publisher))
+        for _ in range(loads):
+            found: dict[str, bytes | None] = {}
+            watch = BucketWatch(connection, SCHEDULES_BUCKET, SystemClock(), _into(found))
+            await watch.load(10)
+            assert len(found) == count
+            await watch.close()
+        assert publisher.stored > loads
+        writer.cancel()
+        await asyncio.gather(writer, return_exceptions=True)
     await other.close()
     assert (await connection.js.stream_info(STREAM)).state.consumer_count == 0
 
@@ -178,8 +184,9 @@ async def test_a_bucket_that_appears_late_is_waited_for(connection: NatsConnecti
 
 
 async def test_a_key_purged_behind_our_back_is_found_by_the_audit(
-    connection: NatsConnection, bucket: KeyValue
+    connection: NatsConnection, bucket: KeyValue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(mirror_module, "LAG_GRACE_SECONDS", 0.5)
     await fill(bucket, 3)
     async with mirroring(connection, audit_every=0.2) as mirror:
         await mirror.ready.wait()

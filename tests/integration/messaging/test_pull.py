@@ -26,9 +26,9 @@ async def test_an_idle_loop_shows_life_and_delivers_at_once(
     await ensure_consumer(connection.js, "eu")
     loop = asyncio.get_running_loop()
     async with reading(connection, heartbeat=0.5, expires=1.0) as reader:
-        idle_until = loop.time() + 4
+        idle_until = loop.time() + 2.3
         longest = 0.0
-        while loop.time() < idle_until:  # over four requests that run out unused
+        while loop.time() < idle_until:  # two requests run out unused
             longest = max(longest, reader.loop.silence)
             await asyncio.sleep(0.05)
         assert longest < 1.5
@@ -51,6 +51,22 @@ async def test_every_message_comes_once_when_the_reader_is_slower_than_the_batch
         assert set(reader.bodies) == wanted
         assert set(reader.deliveries) == {1}
         assert reader.loop.reinitialisations == 0
+
+
+async def test_a_full_buffer_is_not_taken_for_a_deaf_consumer(
+    connection: NatsConnection, publisher: Publisher
+) -> None:
+    await ensure_consumer(connection.js, "eu")
+    for number in range(20):
+        await send_until_stored(publisher, str(number).encode())
+    loop = asyncio.get_running_loop()
+    async with pull_loop(connection, batch=4, heartbeat=0.2) as pulling:
+        await until(lambda: pulling.in_hand == 4)
+        busy_until = loop.time() + 2.5  # longer than the silence that is allowed
+        while loop.time() < busy_until:
+            assert pulling.silence < 1
+            await asyncio.sleep(0.05)
+        assert pulling.reinitialisations == 0
 
 
 async def test_a_message_in_hand_is_not_redelivered_and_a_dropped_one_is(

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from nats.js import JetStreamContext
-from nats.js.api import ConsumerConfig, DiscardPolicy, RetentionPolicy, StreamConfig
+from nats.js.api import ConsumerConfig, DiscardPolicy, RetentionPolicy, StreamConfig, StreamInfo
+from nats.js.errors import NotFoundError
 from structlog.testing import capture_logs
 
 from shared.contracts.names import CHECKS_STREAM, RESULTS_STREAM
@@ -64,6 +65,24 @@ async def test_five_processes_may_declare_at_once(server: NatsServer) -> None:
     await declare(connections[0].js)
     for connection in connections:
         await connection.close()
+
+
+async def test_a_process_that_is_overtaken_by_another_release_corrects_its_stream(
+    connection: NatsConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await drift(connection.js, CHECKS_STREAM, max_age=3600.0)
+    look = connection.js.stream_info
+    looks: list[str] = []
+
+    async def look_too_early(name: str) -> StreamInfo:
+        looks.append(name)
+        if looks == [CHECKS_STREAM]:
+            raise NotFoundError(code=404)
+        return await look(name)
+
+    monkeypatch.setattr(connection.js, "stream_info", look_too_early)
+    await ensure_streams(connection.js)
+    assert (await look(CHECKS_STREAM)).config.max_age == 2 * 86_400
 
 
 DRIFTS: list[tuple[str, dict[str, Any]]] = [

@@ -1,0 +1,33 @@
+"""``make bench``: the check engine alone, then the whole path. ``make bench ARGS="load --tls"`` runs one part."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from bench import engine, load
+
+
+def run_load(words: list[str]) -> None:
+    asyncio.run(load.run(load.parse(words)))
+
+
+def main(words: list[str]) -> None:
+    match words:
+        case ["engine", *_]:
+            engine.main()
+        case ["load", *rest]:
+            run_load(rest)
+        case []:
+            engine.main()
+            run_load(["--interval", "10", "--seconds", "300"])
+            run_load(["--interval", "20", "--seconds", "300"])
+            run_load(["--interval", "20", "--seconds", "300", "--tls"])
+        case _:
+            raise SystemExit(
+                'usage: make bench [ARGS="engine" | ARGS="load [--monitors N] [--interval S] [--tls]"]'
+            )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,158 @@
+"""What ``tocsin check`` is asked to check: addresses from the command line, monitors from a YAML file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from cli.errors import UsageError
+from shared.domain.checks import CheckSpec, HttpCheck, SslCheck
+from shared.domain.monitor import MonitorSpec, RunOptions
+
+_SPEC: TypeAdapter[HttpCheck | SslCheck] = TypeAdapter(CheckSpec)
+_SSL = "ssl://"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One check to run, and what to call it."""
+
+    name: str
+    check: HttpCheck | SslCheck
+    options: RunOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of the command line; null is one that was not given. ``http`` says nothing about ssl checks."""
+
+    http: dict[str, Any]
+    timeout: float | None
+    retries: int | None
+    no_verify: bool
+    no_redirects: bool
+    ip: str | None
+
+    def fields(self) -> dict[str, Any]:
+        """Fields of an http check."""
+        given = {name: self.http[name] for name in ("method", "body") if self.http[name] is not None}
+        if self.http["headers"]:
+            given["headers"] = dict(_header(line) for line in self.http["headers"])
+        assertions = []
+        if self.http["status"]:
+            assertions.append({"source": "status", "operator": "in", "value": self.http["status"]})
+        if self.http["contains"]:
+            assertions.append({"source": "body", "operator": "contains", "value": self.http["contains"]})
+        if self.ip:
+            given["ip_family"] = self.ip
+        if self.no_verify:
+            given["tls"] = {"verify": False}
+        return {**given, "assertions": assertions, "follow_redirects": not self.no_redirects}
+
+    def run_options(self, given: RunOptions | None = None) -> RunOptions:
+        """How to run: what the command line says wins over what a file says."""
+        fields = given.model_dump() if given else {}
+        fields |= {} if self.timeout is None else {"timeout_seconds": self.timeout}
+        fields |= {} if self.retries is None else {"retries": self.retries}
+        try:
+            return RunOptions.model_validate(fields)
+        except ValidationError as error:
+            raise UsageError(_first_fault(error)) from None
+
+
+def jobs_of(targets: list[str], file: Path | None, options: Options) -> list[Job]:
+    """All checks that are asked for; raises ``UsageError``."""
+    jobs = [from_target(target, options.fields(), options.run_options()) for target in targets]
+    if file:
+        jobs += [_overridden(job, options) for job in from_file(file)]
+    if not jobs:
+        raise UsageError("name a target, as in: tocsin check https://example.org")
+    return jobs
+
+
+def _overridden(job: Job, options: Options) -> Job:
+    check = job.check
+    if options.no_verify:
+        check = check.model_copy(update={"tls": check.tls.model_copy(update={"verify": False})})
+    return Job(job.name, check, options.run_options(job.options))
+
+
+def _header(line: str) -> tuple[str, str]:
+    name, colon, value = line.partition(":")
+    if not colon:
+        raise UsageError(f"-H {line[:40]!r}: write it as 'Name: value'")
+    return name.strip(), value.strip()
+
+
+def from_target(target: str, fields: dict[str, Any], options: RunOptions) -> Job:
+    """A check of ``https://…``, ``http://…`` or ``ssl://host:port``; ``fields`` are merged into an http check."""
+    if target.startswith(_SSL):
+        host, port = _host_and_port(target)
+        shared: dict[str, Any] = {key: fields[key] for key in ("tls", "ip_family") if key in fields}
+        spec = _valid_check({"kind": "ssl", "host": host, "port": port, **shared}, target)
+    elif target.startswith(("http://", "https://")):
+        spec = _valid_check({"kind": "http", "url": target, **fields}, target)
+    else:
+        raise UsageError(f"{target}: write https://{target} to ask for a page, or {_SSL}{target}:443")
+    return Job(target, spec, options)
+
+
+def _host_and_port(target: str) -> tuple[str, int]:
+    host, colon, port = target.removeprefix(_SSL).rstrip("/").rpartition(":")
+    if not colon or host.count("[") != host.count("]"):
+        return target.removeprefix(_SSL).rstrip("/"), 443
+    if not port.isdecimal():
+        raise UsageError(f"{target}: the port must be a number, as in {_SSL}example.org:443")
+    return host, int(port)
+
+
+def from_file(path: Path) -> list[Job]:
+    """The monitors of a file: one mapping, a list, or a list under ``monitors``; bare checks will do too."""
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: cannot be read: {error}") from None
+    except yaml.YAMLError as error:
+        raise UsageError(f"{path}: this is not YAML: {' '.join(str(error).split())}") from None
+    if isinstance(document, dict) and "monitors" in document:
+        document = document["monitors"]
+    entries = document if isinstance(document, list) else [document]
+    if not entries:
+        raise UsageError(f"{path}: there is no monitor in it")
+    return [_entry(entry, f"{path}: monitor {number}") for number, entry in enumerate(entries, 1)]
+
+
+def _entry(entry: Any, where: str) -> Job:
+    if not isinstance(entry, dict):
+        raise UsageError(f"{where}: write a mapping with 'name' and 'check'")
+    if "check" not in entry:
+        check = _valid_check({"kind": "http", **entry} if "url" in entry else entry, where)
+        return Job(_name(check), check, RunOptions())
+    try:
+        monitor = MonitorSpec.model_validate({"name": where, **entry})
+    except ValidationError as error:
+        raise UsageError(f"{where}: {_first_fault(error)}") from None
+    options = RunOptions.model_validate({name: getattr(monitor, name) for name in RunOptions.model_fields})
+    return Job(entry.get("name") or _name(monitor.check), monitor.check, options)
+
+
+def _name(check: HttpCheck | SslCheck) -> str:
+    return check.url if isinstance(check, HttpCheck) else f"{_SSL}{check.host}:{check.port}"
+
+
+def _valid_check(fields: dict[str, Any], where: str) -> HttpCheck | SslCheck:
+    try:
+        return _SPEC.validate_python(fields)
+    except ValidationError as error:
+        raise UsageError(f"{where}: {_first_fault(error)}") from None
+
+
+def _first_fault(error: ValidationError) -> str:
+    fault = error.errors(include_url=False, include_input=False)[0]
+    field = ".".join(str(part) for part in fault["loc"] if part not in {"http", "ssl"})
+    message = fault["msg"].removeprefix("Value error, ")
+    return f"{field}: {message}" if field else message

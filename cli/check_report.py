@@ -1,0 +1,179 @@
+"""How the result of a check looks on a terminal: a verdict, where the time went, and what was found."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from shared.domain.result import AssertionOutcome, CertificateFacts, CheckVerdict, ResultStatus, TlsFacts
+
+_STATUS = {
+    ResultStatus.UP: ("✔", "UP", "bold green"),
+    ResultStatus.DEGRADED: ("▲", "DEGRADED", "bold yellow"),
+    ResultStatus.DOWN: ("✘", "DOWN", "bold red"),
+    ResultStatus.MISSED: ("?", "NOT JUDGED", "bold magenta"),
+}
+# A glyph each, so that the bar can be read without colours too.
+_PHASES = (
+    ("dns", "dns", "▪", "cyan"),
+    ("connect", "connect", "▒", "blue"),
+    ("tls", "tls", "▓", "magenta"),
+    ("first_byte", "first byte", "█", "yellow"),
+    ("transfer", "transfer", "░", "green"),
+)
+_MAX_BAR = 72
+INDENT = 2
+
+
+class Printer:
+    """Prints reports as they come; colours and width are those of the terminal, NO_COLOR is respected."""
+
+    def __init__(self) -> None:
+        self._console = Console(highlight=False, markup=False, emoji=False)
+
+    def show(self, target: str, verdict: CheckVerdict) -> None:
+        self._console.print(report(target, verdict, self._console.width))
+
+    def sum_up(self, verdicts: list[CheckVerdict]) -> None:
+        """One line, where there were several."""
+        if len(verdicts) > 1:
+            self._console.print(summary(verdicts))
+
+
+def report(target: str, verdict: CheckVerdict, width: int) -> RenderableType:
+    """The lines for one target; nothing that came from a target is taken for markup or terminal codes."""
+    lines = _redirects(verdict)
+    if verdict.error:
+        lines.append(_line((verdict.error.kind.value, _STATUS[verdict.status][2]), (verdict.error.message, "")))
+    if verdict.timings_ms.total:
+        lines += [_bar(verdict, min(width - INDENT, _MAX_BAR)), _legend(verdict)]
+    if verdict.tls:
+        lines.append(_certificate(verdict.tls))
+    lines += [_assertion(outcome) for outcome in verdict.assertions]
+    return Group(_headline(target, verdict), Padding(Group(*lines), (0, 0, 1, INDENT), expand=False))
+
+
+def summary(verdicts: list[CheckVerdict]) -> Text:
+    """One line over several targets."""
+    text = Text()
+    for status, (_, word, style) in _STATUS.items():
+        if count := sum(verdict.status is status for verdict in verdicts):
+            text.append(", " if text else "").append(f"{count} {word.lower()}", style)
+    return text
+
+
+def _headline(target: str, verdict: CheckVerdict) -> Text:
+    mark, word, style = _STATUS[verdict.status]
+    text = Text().append(f"{mark} {word}", style).append(f"  {visible(target)}", "bold")
+    for fact in _facts(verdict):
+        text.append(" · ", "dim").append(visible(fact))
+    return text
+
+
+def _facts(verdict: CheckVerdict) -> list[str]:
+    facts: list[str] = []
+    if verdict.http and verdict.http.status_code:
+        facts += [str(verdict.http.status_code), f"HTTP/{verdict.http.version}", _size(verdict.http.body_bytes)]
+    seen = verdict.http or verdict.tls
+    if seen and seen.remote_address:
+        facts.append(seen.remote_address)
+    if verdict.attempts > 1:
+        facts.append(f"{verdict.attempts} attempts")
+    return facts
+
+
+def _redirects(verdict: CheckVerdict) -> list[Text]:
+    hops = verdict.http.redirects if verdict.http else ()
+    return [_line((f"↳ {hop.status_code}", "dim"), (hop.url, "")) for hop in hops]
+
+
+def _bar(verdict: CheckVerdict, width: int) -> Text:
+    spent = [(getattr(verdict.timings_ms, field), glyph, style) for field, _, glyph, style in _PHASES]
+    total = sum(milliseconds for milliseconds, _, _ in spent) or 1.0
+    text = Text()
+    for milliseconds, glyph, style in spent:
+        if milliseconds:
+            text.append(glyph * max(1, round(width * milliseconds / total)), style)
+    text.truncate(width)
+    return text
+
+
+def _legend(verdict: CheckVerdict) -> Text:
+    text = Text()
+    for field, name, glyph, style in _PHASES:
+        if milliseconds := getattr(verdict.timings_ms, field):
+            text.append(f"{glyph} {name} ", style).append(f"{_duration(milliseconds)}  ")
+    return text.append("total ", "dim").append(_duration(verdict.timings_ms.total), "bold")
+
+
+def _certificate(tls: TlsFacts) -> Text:
+    certificate = tls.certificate
+    if certificate is None:
+        return _line(("certificate", "dim"), ("none was shown", ""))
+    left, style = _days_left(certificate)
+    parts = [
+        ("certificate", "dim"),
+        (certificate.subject or ", ".join(certificate.sans[:2]) or "without a name", ""),
+        ("by", "dim"),
+        (certificate.issuer or "an unnamed issuer", ""),
+        ("·", "dim"),
+        (left, style),
+    ]
+    if tls.version:
+        parts += [("·", "dim"), (tls.version, "")]
+    return _line(*parts)
+
+
+def _days_left(certificate: CertificateFacts) -> tuple[str, str]:
+    days = certificate.days_left
+    if days is None:
+        return "end unknown", "yellow"
+    if days < 0:
+        return "expired", "red"
+    return f"{days} day{'' if days == 1 else 's'} left", "yellow" if days <= 30 else "green"
+
+
+def _assertion(outcome: AssertionOutcome) -> Text:
+    mark, style = ("✓", "green") if outcome.passed else ("✗", "yellow" if outcome.severity == "degraded" else "red")
+    what = " ".join(part for part in (outcome.source, outcome.path, outcome.operator) if part)
+    expected = "" if outcome.expected is None else f" {_value(outcome.expected)}"
+    return _line((mark, style), (f"{what}{expected}", ""), (_actual(outcome), "dim"))
+
+
+def _actual(outcome: AssertionOutcome) -> str:
+    if not outcome.passed and outcome.message is None:
+        return "was not reached"
+    if outcome.passed and outcome.source == "body":
+        return ""  # the whole page is no news
+    return f"is {_value(outcome.actual)}"
+
+
+def _value(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+def _line(*parts: tuple[str, str]) -> Text:
+    text = Text()
+    for content, style in parts:
+        text.append(" " if text else "").append(visible(content), style)
+    return text
+
+
+def visible(text: str) -> str:
+    """Text without anything a terminal would obey."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in " ".join(text.split()))
+
+
+def _duration(milliseconds: float) -> str:
+    if milliseconds >= 10_000:
+        return f"{milliseconds / 1000:.1f} s"
+    return f"{milliseconds:.0f} ms" if milliseconds >= 100 else f"{milliseconds:.1f} ms"
+
+
+def _size(count: int) -> str:
+    return f"{count} B" if count < 1024 else f"{count / 1024:.1f} KiB"
