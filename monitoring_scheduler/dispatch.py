@@ -18,7 +18,7 @@ import msgspec
 import structlog
 
 from shared.contracts import names
-from shared.contracts.wire import CheckOrder, ResultMessage, Schedule
+from shared.contracts.wire import CheckOrder, ResultBatch, ResultMessage, Schedule
 from shared.domain.clock import Clock
 from shared.domain.errors import MissedReason
 from shared.domain.planner import DueSlot
@@ -148,8 +148,8 @@ class Dispatcher:
             started_at_ms=None,
             verdict=missed(reason, _MESSAGES[reason]),
         )
-        subject = names.result_subject(key.region, key.monitor_id)
-        payload = msgspec.json.encode(message)
+        subject = names.result_subject(key.region)
+        payload = msgspec.json.encode(ResultBatch((message,)))
         entry = Entry(key, subject, payload, f"missed:{key.message_id}", revision, is_check=False, reason=reason)
         if entry.message_id not in self._book:
             self._missed_waiting += 1

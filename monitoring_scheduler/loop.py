@@ -23,7 +23,7 @@ from shared.observability import metrics
 
 log = structlog.get_logger(__name__)
 
-TICK_SECONDS = 0.02
+TICK_SECONDS = 0.03
 IDLE_SECONDS = 0.25
 OVERDUE_MS = 1_000
 LOOKBACK_MS = 60_000

@@ -7,11 +7,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 from uuid import UUID
 
-import msgspec
 import structlog
 from pydantic import ValidationError
 
-from shared.contracts import names
 from shared.contracts.sealing import SealingError
 from shared.contracts.wire import CheckTask, ResultMessage, RunNow, RunNowAnswer, RunSpec
 from shared.domain.checks import CheckSpec
@@ -144,9 +142,3 @@ def _message(task: CheckTask, started_ms: int | None, verdict: CheckVerdict) -> 
         started_at_ms=started_ms,
         verdict=verdict,
     )
-
-
-def encode_result(message: ResultMessage) -> tuple[str, bytes, str]:
-    """Subject, payload and message id of a result: the id keeps a check that ran twice from counting twice."""
-    subject = names.result_subject(message.region, message.monitor_id)
-    return subject, msgspec.json.encode(message), message.key.message_id

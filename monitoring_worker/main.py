@@ -42,6 +42,7 @@ log = structlog.get_logger(__name__)
 
 STOP_GRACE_SECONDS = 25.0
 PREFETCH = 64
+RECORDER_PREFETCH = 50
 DEAF_AFTER_SECONDS = 10.0
 RECORDER_STUCK_SECONDS = 15.0
 
@@ -90,7 +91,7 @@ class Worker:
         )
         keys = [key.get_secret_value() for key in settings.secret_keys]
         runner = CheckRunner(policy, self._clock)
-        results = QueuedResults(publisher)
+        results = QueuedResults(publisher, settings.region)
         return CheckDuty(runner, Sealer(keys), results.put, self._clock, settings.region)
 
     async def _record(self, stack: AsyncExitStack, connection: NatsConnection) -> None:
@@ -101,7 +102,9 @@ class Worker:
         await database.verify()
         ensure = functools.partial(_ensure_recorder, connection, self._settings.nats_replicas)
         await ensure()
-        pull = PullLoop(connection, names.RESULTS_STREAM, names.RECORDER_CONSUMER, ensure=ensure, batch=1000)
+        pull = PullLoop(
+            connection, names.RESULTS_STREAM, names.RECORDER_CONSUMER, ensure=ensure, batch=RECORDER_PREFETCH
+        )
         await stack.enter_async_context(pull)
         recorder = Recorder(database, pull, self._clock)
         self._life.start("recorder", recorder.run())

@@ -8,7 +8,7 @@ can't hold up the others.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 import msgspec
 import structlog
@@ -16,7 +16,7 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from sqlalchemy.exc import SQLAlchemyError
 
-from shared.contracts.wire import ResultMessage
+from shared.contracts.wire import ResultBatch, ResultMessage
 from shared.db.errors import is_content_fault, is_missing_partition
 from shared.db.repositories.results import ensure_partitions
 from shared.db.session import Database
@@ -27,12 +27,11 @@ from shared.services.recording import record
 
 log = structlog.get_logger(__name__)
 
-BATCH = 500
-LINGER_SECONDS = 0.2
+# A message holds up to 100 results.
+BATCH = 25
+LINGER_SECONDS = 0.3
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 5.0
-
-Received = tuple[Msg, ResultMessage]
 
 
 class Recorder:
@@ -46,43 +45,45 @@ class Recorder:
 
     async def run(self) -> None:
         """Record until ``stop`` of the pull loop; raises ``ConsumerLostError``."""
-        async for batch in self._pull.batches(BATCH, LINGER_SECONDS):
-            received = [pair for message in batch if (pair := await self._decode(message))]
-            if received:
-                await self._store(received)
+        async for messages in self._pull.batches(BATCH, LINGER_SECONDS):
+            readable = [(message, batch) for message in messages if (batch := await self._decode(message))]
+            results = [result for _, batch in readable for result in batch.results]
+            if results:
+                await self._store(results)
+            for message, _ in readable:
+                await _settle(message.ack())
 
-    async def _decode(self, message: Msg) -> Received | None:
+    async def _decode(self, message: Msg) -> ResultBatch | None:
         try:
-            return message, msgspec.json.decode(message.data, type=ResultMessage)
-        except (msgspec.DecodeError, ValueError) as error:
-            await self._set_aside(message, str(error))
+            return msgspec.json.decode(message.data, type=ResultBatch)
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            self.refused += 1
+            log.error("a message that holds no results is dropped", subject=message.subject, reason=str(error))
+            await _settle(message.term())
             return None
 
-    async def _store(self, received: Sequence[Received]) -> None:
+    async def _store(self, results: Sequence[ResultMessage]) -> None:
         """Store these for good: until they are stored, or refused one by one for their content."""
         pause = FIRST_PAUSE_SECONDS
         while True:
             try:
-                await self._write(received)
+                await self._write(results)
                 break
             except (OverflowError, ValueError) as error:  # a time that no calendar has
-                await self._isolate(received, error)
+                await self._isolate(results, error)
                 return
             except (SQLAlchemyError, OSError) as error:
-                if is_missing_partition(error) and await self._make_room(received):
+                if is_missing_partition(error) and await self._make_room(results):
                     continue
                 if is_content_fault(error):
-                    await self._isolate(received, error)
+                    await self._isolate(results, error)
                     return
                 self._note_failure(error)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
         self.failing_since = None
-        for message, _ in received:
-            await _acknowledge(message)
 
-    async def _write(self, received: Sequence[Received]) -> None:
-        results = [result for _, result in received]
+    async def _write(self, results: Sequence[ResultMessage]) -> None:
         async with self._database.system() as session:
             stored = await record(session, results)
         metrics.results_stored.inc(stored)
@@ -91,28 +92,22 @@ class Recorder:
         )
         metrics.result_store_lag.set((self._clock.now_ms() - oldest_ms) / 1000)
 
-    async def _make_room(self, received: Sequence[Received]) -> bool:
+    async def _make_room(self, results: Sequence[ResultMessage]) -> bool:
         """Create the missing days; False when there was none to create, so that this can't go on for ever."""
+        days = {to_datetime(result.slot_ms).date() for result in results}
         async with self._database.system() as session:
-            days = {to_datetime(result.slot_ms).date() for _, result in received}
             return await ensure_partitions(session, days) > 0
 
-    async def _isolate(self, received: Sequence[Received], error: Exception) -> None:
+    async def _isolate(self, results: Sequence[ResultMessage], error: Exception) -> None:
         """Halve what the database refuses until the one culprit stands alone."""
-        if len(received) == 1:
-            await self._set_aside(received[0][0], str(error).partition("\n")[0])
+        if len(results) > 1:
+            middle = len(results) // 2
+            await self._store(results[:middle])
+            await self._store(results[middle:])
             return
-        middle = len(received) // 2
-        await self._store(received[:middle])
-        await self._store(received[middle:])
-
-    async def _set_aside(self, message: Msg, reason: str) -> None:
         self.refused += 1
-        log.error("a result can't be stored and is dropped", subject=message.subject, reason=reason)
-        try:
-            await message.term()
-        except NatsError as error:
-            log.warning("a refused result comes again", subject=message.subject, error=str(error))
+        reason = str(error).partition("\n")[0]
+        log.error("a result can't be stored and is dropped", slot=results[0].key.message_id, reason=reason)
 
     def _note_failure(self, error: Exception) -> None:
         self.last_error = str(error).partition("\n")[0]
@@ -121,8 +116,8 @@ class Recorder:
         log.error("results can't be stored; they wait in the queue", error=self.last_error)
 
 
-async def _acknowledge(message: Msg) -> None:
+async def _settle(settling: Awaitable[None]) -> None:
     try:
-        await message.ack()
-    except NatsError as error:  # it comes again, and its key lets it in only once
-        log.info("a stored result comes again", subject=message.subject, error=str(error))
+        await settling
+    except NatsError as error:  # it comes again, and the key of a result lets it in only once
+        log.info("a message comes again", error=str(error))

@@ -4,37 +4,73 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import structlog
 
-from monitoring_worker.checking import encode_result
-from shared.contracts.wire import ResultMessage
+from shared.contracts.names import result_subject
+from shared.contracts.wire import ResultBatch, ResultMessage
 from shared.messaging.errors import PublishError
 from shared.messaging.publisher import Publisher
 
 log = structlog.get_logger(__name__)
 
+LINGER_SECONDS = 0.1
+BATCH = 100
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 2.0
 
+_Waiting = list[tuple[ResultMessage, "asyncio.Future[None]"]]
+
 
 class QueuedResults:
-    """Publishes each result until the queue has it; the task that made it is acknowledged only after that.
+    """Publishes results in small batches: a message costs the queue far more than a result does.
 
-    Waiting here holds the task's place among those running, so a queue that is away slows the worker down
-    instead of filling its memory.
+    ``put`` returns when the queue has the result; the task that made it is acknowledged only after that. Waiting
+    here holds the task's place among those running, so a queue that is away slows the worker down instead of
+    filling its memory.
     """
 
-    def __init__(self, publisher: Publisher) -> None:
-        self._publisher = publisher
+    def __init__(self, publisher: Publisher, region: str) -> None:
+        self._publisher, self._subject = publisher, result_subject(region)
+        self._waiting: _Waiting = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._sending: set[asyncio.Task[None]] = set()
 
     async def put(self, message: ResultMessage) -> None:
-        subject, payload, message_id = encode_result(message)
+        loop = asyncio.get_running_loop()
+        stored: asyncio.Future[None] = loop.create_future()
+        self._waiting.append((message, stored))
+        if len(self._waiting) >= BATCH:
+            self._flush()
+        elif self._timer is None:
+            self._timer = loop.call_later(LINGER_SECONDS, self._flush)
+        await stored
+
+    def _flush(self) -> None:
+        batch, self._waiting = self._waiting, []
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+        task = asyncio.create_task(self._send(batch))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+
+    async def _send(self, batch: _Waiting) -> None:
+        payload = msgspec.json.encode(ResultBatch(tuple(message for message, _ in batch)))
+        # A batch is sent again under its own id; a result that comes in two batches is let in once by its key.
+        message_id = f"{batch[0][0].key.message_id}+{len(batch)}"
         pause = FIRST_PAUSE_SECONDS
-        while True:
-            try:
-                await self._publisher.send(subject, payload, message_id=message_id)
-                return
-            except PublishError as error:
-                log.warning("a result is not in the queue yet", slot=message_id, error=str(error))
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+        while not await self._sent(payload, message_id):
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+        for _, stored in batch:
+            if not stored.done():
+                stored.set_result(None)
+
+    async def _sent(self, payload: bytes, message_id: str) -> bool:
+        try:
+            await self._publisher.send(self._subject, payload, message_id=message_id)
+        except PublishError as error:
+            log.warning("results are not in the queue yet", batch=message_id, error=str(error))
+            return False
+        return True

@@ -34,8 +34,8 @@ def worker_consumer(region: str) -> str:
     return f"worker-{region}"
 
 
-def result_subject(region: str, monitor_id: UUID) -> str:
-    return f"results.{region}.{monitor_id}"
+def result_subject(region: str) -> str:
+    return f"results.{region}"
 
 
 def run_now_subject(region: str) -> str:

@@ -95,6 +95,13 @@ class ResultMessage(msgspec.Struct, frozen=True):
         return SlotKey(self.monitor_id, self.region, self.slot_ms)
 
 
+class ResultBatch(msgspec.Struct, frozen=True):
+    """What travels on ``results.<region>``: the results that became ready within moments of each other."""
+
+    results: tuple[ResultMessage, ...]
+    v: Literal[1] = 1
+
+
 class RunNow(msgspec.Struct, frozen=True):
     """A request on ``run.<region>``: check this now and answer with a ``RunNowAnswer``.
 

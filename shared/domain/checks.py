@@ -4,29 +4,30 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from shared.domain.assertions import Assertion
+from shared.domain.checks_network import DnsCheck, PingCheck, SslCheck, TcpCheck
 from shared.domain.headers import check_header_value, check_request_headers, is_sensitive_header
-from shared.domain.url import normalise_host, parse_url, split_userinfo
+from shared.domain.spec import Secret, Strict, TlsOptions
+from shared.domain.url import parse_url, split_userinfo
 
-__all__ = ["CheckSpec", "HttpCheck", "Secret", "SslCheck", "is_sensitive_header"]
+__all__ = [
+    "AnyCheck",
+    "CheckSpec",
+    "DnsCheck",
+    "HttpCheck",
+    "PingCheck",
+    "Secret",
+    "SslCheck",
+    "Strict",
+    "TcpCheck",
+    "TlsOptions",
+    "is_sensitive_header",
+]
 
 MAX_ASSERTIONS = 30
 _BODY_SOURCES = frozenset({"body", "json"})
-_SSL_SOURCES = frozenset({"certificate_days_left", "response_time_ms"})
-
-
-class Secret:
-    """Marks a field whose value is stored sealed and read back masked: ``Annotated[str, Secret()]``."""
-
-    __slots__ = ()
-
-
-class Strict(BaseModel):
-    """Unknown fields are refused: a typo must not switch a condition off silently."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class BasicAuth(Strict):
@@ -63,15 +64,6 @@ class BearerAuth(Strict):
 
 
 Auth = Annotated[BasicAuth | BearerAuth, Field(discriminator="kind")]
-
-
-class TlsOptions(Strict):
-    verify: bool = True
-    expiry_warning_days: Annotated[list[Annotated[int, Field(ge=0, le=3650)]], Field(max_length=10)] = [
-        30,
-        14,
-        7,
-    ]
 
 
 class HttpCheck(Strict):
@@ -128,29 +120,5 @@ class HttpCheck(Strict):
         return self
 
 
-class SslCheck(Strict):
-    """One TLS handshake; the certificate is what is judged."""
-
-    kind: Literal["ssl"] = "ssl"
-    host: Annotated[str, Field(min_length=1, max_length=253)]
-    port: Annotated[int, Field(ge=1, le=65535)] = 443
-    server_name: Annotated[str | None, Field(max_length=253)] = None
-    ip_family: Literal["auto", "4", "6"] = "auto"
-    tls: TlsOptions = TlsOptions()
-    assertions: Annotated[list[Assertion], Field(max_length=MAX_ASSERTIONS)] = []
-
-    @field_validator("host", "server_name")
-    @classmethod
-    def _a_host(cls, host: str | None) -> str | None:
-        return None if host is None else normalise_host(host)
-
-    @field_validator("assertions")
-    @classmethod
-    def _about_certificates(cls, assertions: list[Assertion]) -> list[Assertion]:
-        for assertion in assertions:
-            if assertion.source not in _SSL_SOURCES:
-                raise ValueError(f"{assertion.source} does not exist in a TLS handshake: use kind 'http' for it")
-        return assertions
-
-
-CheckSpec = Annotated[HttpCheck | SslCheck, Field(discriminator="kind")]
+AnyCheck = HttpCheck | SslCheck | TcpCheck | DnsCheck | PingCheck
+CheckSpec = Annotated[AnyCheck, Field(discriminator="kind")]

@@ -79,8 +79,10 @@ class KeepAlive:
         self._held = kept
 
     async def _report(self) -> None:
-        for message, _ in tuple(self._held):
-            if message.is_acked:
+        # What came just now has its whole ack_wait before it: it will be reported next time.
+        recent = self._clock.monotonic() - self._every * 0.75
+        for message, since in tuple(self._held):
+            if message.is_acked or since > recent:
                 continue
             try:
                 await message.in_progress()

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from pydantic import TypeAdapter
 
-from monitoring_worker.checking import STALE_AFTER_MS, CheckDuty, encode_result
+from monitoring_worker.checking import STALE_AFTER_MS, CheckDuty
 from shared.contracts.sealing import SealingError
 from shared.contracts.wire import CheckTask, ResultMessage, RunNow, RunSpec
 from shared.domain.checks import CheckSpec
@@ -136,11 +136,3 @@ async def test_a_saved_monitor_run_by_hand_is_stored_as_such(worker: Worker) -> 
     answer = await worker.duty.on_demand(RunNow(RUN, "eu", MONITOR, 3, store=True))
     [result] = worker.results
     assert (result.trigger, result.slot_ms, result.monitor_id) == ("manual", answer.slot_ms, MONITOR)
-
-
-async def test_the_message_id_of_a_result_is_its_slot(worker: Worker) -> None:
-    await worker.duty.scheduled(worker.task())
-    subject, payload, message_id = encode_result(worker.results[0])
-    assert subject == f"results.eu.{MONITOR}"
-    assert message_id == worker.results[0].key.message_id
-    assert str(MONITOR).encode() in payload

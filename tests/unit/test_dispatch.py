@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from monitoring_scheduler.dispatch import Dispatcher
-from shared.contracts.wire import CheckTask, ResultMessage, Schedule
+from shared.contracts.wire import CheckTask, ResultBatch, Schedule
 from shared.domain.errors import ErrorKind
 from shared.domain.planner import DueSlot
 from shared.domain.result import ResultStatus
@@ -99,7 +99,8 @@ async def test_a_refused_slot_is_tried_again_and_recorded_when_the_next_one_come
 
     desk.dispatcher.add(due(20_000), schedule())
     record, newer = await desk.flush()
-    verdict = msgspec.json.decode(record.payload, type=ResultMessage).verdict
+    [missed] = msgspec.json.decode(record.payload, type=ResultBatch).results
+    verdict = missed.verdict
     assert record.message_id == f"missed:{first.message_id}"
     assert (verdict.status, verdict.error and verdict.error.kind) == (ResultStatus.MISSED, reason)
     assert newer.message_id == f"{MONITOR}:20000:default"

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
+import msgspec
 import pytest
 from sqlalchemy import text
 
-from monitoring_worker.checking import encode_result
 from monitoring_worker.recorder import Recorder
 from shared.contracts import names
-from shared.contracts.wire import ResultMessage
+from shared.contracts.wire import ResultBatch, ResultMessage
 from shared.db.migrate import upgrade
 from shared.db.session import Database
 from shared.domain.clock import SystemClock, to_datetime
@@ -46,13 +46,13 @@ class Desk:
     def __init__(self, publisher: Publisher, database: Database, connection: NatsConnection) -> None:
         self._publisher, self._database, self._connection = publisher, database, connection
 
-    async def send(self, *messages: ResultMessage, ids: bool = True) -> None:
+    async def send(self, *messages: ResultMessage) -> None:
+        """Each in a message of its own, without an id: as if sent again after every fault."""
         for message in messages:
-            subject, payload, message_id = encode_result(message)
-            await self._publisher.send(subject, payload, message_id=message_id if ids else None)
+            await self.send_raw(msgspec.json.encode(ResultBatch((message,))))
 
     async def send_raw(self, payload: bytes) -> None:
-        await self._publisher.send(names.result_subject("default", uuid4()), payload)
+        await self._publisher.send(names.result_subject("default"), payload)
 
     async def rows(self) -> list[Any]:
         async with self._database.system() as session:
@@ -120,9 +120,9 @@ async def test_results_become_rows_and_a_state(desk: Desk, tenant: Tenant, recor
 async def test_a_result_that_comes_twice_is_stored_once(desk: Desk, tenant: Tenant, recorder: Recorder) -> None:
     monitor_id = await tenant.create()
     now = clock.now_ms()
-    await desk.send(result(monitor_id, now), ids=False)
+    await desk.send(result(monitor_id, now))
     await desk.stored(1)
-    await desk.send(result(monitor_id, now, DOWN), result(monitor_id, now, DOWN), ids=False)
+    await desk.send(result(monitor_id, now, DOWN), result(monitor_id, now, DOWN))
     await desk.queue_is_empty()
     assert await desk.statuses() == ["up"]
     assert (await desk.state(monitor_id)).status == "up"
@@ -135,7 +135,7 @@ async def test_a_verdict_replaces_a_missed_record_and_never_the_other_way(
     now = clock.now_ms()
     gone = missed(MissedReason.WORKER_GAP, "no worker")
     for verdict, expected in ((gone, "missed"), (DOWN, "down"), (gone, "down")):
-        await desk.send(result(monitor_id, now, verdict), ids=False)
+        await desk.send(result(monitor_id, now, verdict))
         await desk.stored(1)
         await desk.queue_is_empty()
         assert await desk.statuses() == [expected]
@@ -174,13 +174,12 @@ async def test_a_row_that_can_not_be_stored_is_set_aside_alone(
 ) -> None:
     monitor_id = await tenant.create()
     now = clock.now_ms()
-    for slot in range(20):
-        if slot == 7 and fault == "time":
-            await desk.send(result(monitor_id, 2**62))
-        elif slot == 7:
-            await desk.send(result(monitor_id, now + slot, CheckVerdict(ResultStatus.UP, attempts=2**70)))
-        else:
-            await desk.send(result(monitor_id, now + slot))
+    batch = [result(monitor_id, now + slot) for slot in range(20)]
+    if fault == "time":
+        batch[7] = result(monitor_id, 2**62)
+    else:
+        batch[7] = result(monitor_id, now + 7, CheckVerdict(ResultStatus.UP, attempts=2**70))
+    await desk.send_raw(msgspec.json.encode(ResultBatch(tuple(batch))))
     await desk.stored(19)
     await desk.queue_is_empty()
     assert recorder.refused == 1
