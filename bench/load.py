@@ -88,8 +88,10 @@ def target(folder: Path, *, tls: bool) -> Iterator[tuple[str, dict[str, str]]]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         port = int(process.stdout.readline())
-        yield f"{'https' if tls else 'http'}://localhost:{port}/", environment
-        process.terminate()
+        try:
+            yield f"{'https' if tls else 'http'}://localhost:{port}/", environment
+        finally:
+            process.terminate()
 
 
 async def create_monitors(tocsin: Tocsin, url: str, number: int, interval: int) -> None:

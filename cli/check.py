@@ -22,7 +22,11 @@ MAX_AT_ONCE = 50
 
 def check(  # noqa: PLR0917 typer builds the command line from the parameters, by name
     targets: Annotated[
-        list[str] | None, typer.Argument(metavar="[TARGET]...", help="https://…, http://… or ssl://host:port")
+        list[str] | None,
+        typer.Argument(
+            metavar="[TARGET]...",
+            help="https://…, ssl://host:port, tcp://host:port, dns://name?type=MX, ping://host",
+        ),
     ] = None,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="YAML file with one or more monitors.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: an object, or a list for several.")] = False,

@@ -9,12 +9,13 @@ from typing import Any
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from cli.check_target import fields_of
 from cli.errors import UsageError
-from shared.domain.checks import CheckSpec, HttpCheck, SslCheck
+from shared.domain.checks import AnyCheck, CheckSpec, HttpCheck
 from shared.domain.monitor import MonitorSpec, RunOptions
 
-_SPEC: TypeAdapter[HttpCheck | SslCheck] = TypeAdapter(CheckSpec)
-_SSL = "ssl://"
+_SPEC: TypeAdapter[AnyCheck] = TypeAdapter(CheckSpec)
+_KINDS = frozenset({"http", "ssl", "tcp", "dns", "ping"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class Job:
     """One check to run, and what to call it."""
 
     name: str
-    check: HttpCheck | SslCheck
+    check: AnyCheck
     options: RunOptions
 
 
@@ -76,8 +77,9 @@ def jobs_of(targets: list[str], file: Path | None, options: Options) -> list[Job
 
 def _overridden(job: Job, options: Options) -> Job:
     check = job.check
-    if options.no_verify:
-        check = check.model_copy(update={"tls": check.tls.model_copy(update={"verify": False})})
+    tls = getattr(check, "tls", None)
+    if options.no_verify and tls is not None:
+        check = check.model_copy(update={"tls": tls.model_copy(update={"verify": False})})
     return Job(job.name, check, options.run_options(job.options))
 
 
@@ -89,25 +91,13 @@ def _header(line: str) -> tuple[str, str]:
 
 
 def from_target(target: str, fields: dict[str, Any], options: RunOptions) -> Job:
-    """A check of ``https://…``, ``http://…`` or ``ssl://host:port``; ``fields`` are merged into an http check."""
-    if target.startswith(_SSL):
-        host, port = _host_and_port(target)
-        shared: dict[str, Any] = {key: fields[key] for key in ("tls", "ip_family") if key in fields}
-        spec = _valid_check({"kind": "ssl", "host": host, "port": port, **shared}, target)
-    elif target.startswith(("http://", "https://")):
-        spec = _valid_check({"kind": "http", "url": target, **fields}, target)
-    else:
-        raise UsageError(f"{target}: write https://{target} to ask for a page, or {_SSL}{target}:443")
-    return Job(target, spec, options)
-
-
-def _host_and_port(target: str) -> tuple[str, int]:
-    host, colon, port = target.removeprefix(_SSL).rstrip("/").rpartition(":")
-    if not colon or host.count("[") != host.count("]"):
-        return target.removeprefix(_SSL).rstrip("/"), 443
-    if not port.isdecimal():
-        raise UsageError(f"{target}: the port must be a number, as in {_SSL}example.org:443")
-    return host, int(port)
+    """A check of an http, https, ssl, tcp, dns or ping address; all ``fields`` are those of an http check."""
+    if target.startswith(("http://", "https://")):
+        return Job(target, _valid_check({"kind": "http", "url": target, **fields}, target), options)
+    network = fields_of(target, {name: fields[name] for name in ("tls", "ip_family") if name in fields})
+    if network is None:
+        raise UsageError(f"{target}: write https://{target} to ask for a page, or ssl://{target}:443")
+    return Job(target, _valid_check(network, target), options)
 
 
 def from_file(path: Path) -> list[Job]:
@@ -140,11 +130,11 @@ def _entry(entry: Any, where: str) -> Job:
     return Job(entry.get("name") or _name(monitor.check), monitor.check, options)
 
 
-def _name(check: HttpCheck | SslCheck) -> str:
-    return check.url if isinstance(check, HttpCheck) else f"{_SSL}{check.host}:{check.port}"
+def _name(check: AnyCheck) -> str:
+    return check.url if isinstance(check, HttpCheck) else check.target
 
 
-def _valid_check(fields: dict[str, Any], where: str) -> HttpCheck | SslCheck:
+def _valid_check(fields: dict[str, Any], where: str) -> AnyCheck:
     try:
         return _SPEC.validate_python(fields)
     except ValidationError as error:
@@ -153,6 +143,6 @@ def _valid_check(fields: dict[str, Any], where: str) -> HttpCheck | SslCheck:
 
 def _first_fault(error: ValidationError) -> str:
     fault = error.errors(include_url=False, include_input=False)[0]
-    field = ".".join(str(part) for part in fault["loc"] if part not in {"http", "ssl"})
+    field = ".".join(str(part) for part in fault["loc"] if part not in _KINDS)
     message = fault["msg"].removeprefix("Value error, ")
     return f"{field}: {message}" if field else message

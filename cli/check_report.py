@@ -9,7 +9,8 @@ from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from shared.domain.result import AssertionOutcome, CertificateFacts, CheckVerdict, ResultStatus, TlsFacts
+from cli.check_lines import days_left, duration, line, network_lines, visible
+from shared.domain.result import AssertionOutcome, CheckVerdict, ResultStatus, TlsFacts
 
 _STATUS = {
     ResultStatus.UP: ("✔", "UP", "bold green"),
@@ -48,11 +49,12 @@ def report(target: str, verdict: CheckVerdict, width: int) -> RenderableType:
     """The lines for one target; nothing that came from a target is taken for markup or terminal codes."""
     lines = _redirects(verdict)
     if verdict.error:
-        lines.append(_line((verdict.error.kind.value, _STATUS[verdict.status][2]), (verdict.error.message, "")))
+        lines.append(line((verdict.error.kind.value, _STATUS[verdict.status][2]), (verdict.error.message, "")))
     if verdict.timings_ms.total:
         lines += [_bar(verdict, min(width - INDENT, _MAX_BAR)), _legend(verdict)]
     if verdict.tls:
         lines.append(_certificate(verdict.tls))
+    lines += network_lines(verdict)
     lines += [_assertion(outcome) for outcome in verdict.assertions]
     return Group(_headline(target, verdict), Padding(Group(*lines), (0, 0, 1, INDENT), expand=False))
 
@@ -78,9 +80,13 @@ def _facts(verdict: CheckVerdict) -> list[str]:
     facts: list[str] = []
     if verdict.http and verdict.http.status_code:
         facts += [str(verdict.http.status_code), f"HTTP/{verdict.http.version}", _size(verdict.http.body_bytes)]
-    seen = verdict.http or verdict.tls
+    seen = verdict.http or verdict.tcp or verdict.tls
     if seen and seen.remote_address:
         facts.append(seen.remote_address)
+    if verdict.dns and verdict.dns.server:
+        facts.append(verdict.dns.server)
+    if verdict.ping and verdict.ping.address:
+        facts.append(verdict.ping.address)
     if verdict.attempts > 1:
         facts.append(f"{verdict.attempts} attempts")
     return facts
@@ -88,7 +94,7 @@ def _facts(verdict: CheckVerdict) -> list[str]:
 
 def _redirects(verdict: CheckVerdict) -> list[Text]:
     hops = verdict.http.redirects if verdict.http else ()
-    return [_line((f"↳ {hop.status_code}", "dim"), (hop.url, "")) for hop in hops]
+    return [line((f"↳ {hop.status_code}", "dim"), (hop.url, "")) for hop in hops]
 
 
 def _bar(verdict: CheckVerdict, width: int) -> Text:
@@ -106,15 +112,15 @@ def _legend(verdict: CheckVerdict) -> Text:
     text = Text()
     for field, name, glyph, style in _PHASES:
         if milliseconds := getattr(verdict.timings_ms, field):
-            text.append(f"{glyph} {name} ", style).append(f"{_duration(milliseconds)}  ")
-    return text.append("total ", "dim").append(_duration(verdict.timings_ms.total), "bold")
+            text.append(f"{glyph} {name} ", style).append(f"{duration(milliseconds)}  ")
+    return text.append("total ", "dim").append(duration(verdict.timings_ms.total), "bold")
 
 
 def _certificate(tls: TlsFacts) -> Text:
     certificate = tls.certificate
     if certificate is None:
-        return _line(("certificate", "dim"), ("none was shown", ""))
-    left, style = _days_left(certificate)
+        return line(("certificate", "dim"), ("none was shown", ""))
+    left, style = days_left(certificate)
     parts = [
         ("certificate", "dim"),
         (certificate.subject or ", ".join(certificate.sans[:2]) or "without a name", ""),
@@ -125,23 +131,14 @@ def _certificate(tls: TlsFacts) -> Text:
     ]
     if tls.version:
         parts += [("·", "dim"), (tls.version, "")]
-    return _line(*parts)
-
-
-def _days_left(certificate: CertificateFacts) -> tuple[str, str]:
-    days = certificate.days_left
-    if days is None:
-        return "end unknown", "yellow"
-    if days < 0:
-        return "expired", "red"
-    return f"{days} day{'' if days == 1 else 's'} left", "yellow" if days <= 30 else "green"
+    return line(*parts)
 
 
 def _assertion(outcome: AssertionOutcome) -> Text:
     mark, style = ("✓", "green") if outcome.passed else ("✗", "yellow" if outcome.severity == "degraded" else "red")
     what = " ".join(part for part in (outcome.source, outcome.path, outcome.operator) if part)
     expected = "" if outcome.expected is None else f" {_value(outcome.expected)}"
-    return _line((mark, style), (f"{what}{expected}", ""), (_actual(outcome), "dim"))
+    return line((mark, style), (f"{what}{expected}", ""), (_actual(outcome), "dim"))
 
 
 def _actual(outcome: AssertionOutcome) -> str:
@@ -155,24 +152,6 @@ def _actual(outcome: AssertionOutcome) -> str:
 def _value(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else text[:59] + "…"
-
-
-def _line(*parts: tuple[str, str]) -> Text:
-    text = Text()
-    for content, style in parts:
-        text.append(" " if text else "").append(visible(content), style)
-    return text
-
-
-def visible(text: str) -> str:
-    """Text without anything a terminal would obey."""
-    return "".join(character if character.isprintable() else "\ufffd" for character in " ".join(text.split()))
-
-
-def _duration(milliseconds: float) -> str:
-    if milliseconds >= 10_000:
-        return f"{milliseconds / 1000:.1f} s"
-    return f"{milliseconds:.0f} ms" if milliseconds >= 100 else f"{milliseconds:.1f} ms"
 
 
 def _size(count: int) -> str:

@@ -24,9 +24,10 @@ from shared.contracts import names
 from shared.contracts.sealing import Sealer
 from shared.contracts.wire import RunNow
 from shared.db.session import Database
-from shared.domain.clock import SystemClock
+from shared.domain.clock import SteadyClock
 from shared.http.guard import AddressPolicy
 from shared.messaging.broker import ResilientPullBroker
+from shared.messaging.clock_watch import ClockWatch
 from shared.messaging.connect import NatsConnection, connect
 from shared.messaging.publisher import Publisher
 from shared.messaging.pull import PullLoop
@@ -50,9 +51,9 @@ RECORDER_STUCK_SECONDS = 15.0
 class Worker:
     """The parts of a worker, built in order and stopped in the opposite one."""
 
-    def __init__(self, settings: WorkerSettings) -> None:
+    def __init__(self, settings: WorkerSettings, clock: SteadyClock | None = None) -> None:
         self._settings = settings
-        self._clock = SystemClock()
+        self._clock = clock or SteadyClock()
         self._life = Life()
         self._probes: dict[str, Probe] = {"process": self._life.problem}
 
@@ -82,6 +83,9 @@ class Worker:
         stack.push_async_callback(connection.close)
         await ensure_streams(connection.js, self._settings.nats_replicas)
         self._probes["nats"] = lambda: None if connection.is_connected else "not connected"
+        watch = ClockWatch(connection, self._clock)
+        await watch.look()
+        self._life.start("clock", watch.run())
         return connection
 
     def _duty(self, publisher: Publisher) -> CheckDuty:

@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 # A message holds up to 100 results.
 BATCH = 25
-LINGER_SECONDS = 0.3
+LINGER_SECONDS = 0.5
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 5.0
 

@@ -14,7 +14,7 @@ from shared.messaging.publisher import Publisher
 
 log = structlog.get_logger(__name__)
 
-LINGER_SECONDS = 0.1
+LINGER_SECONDS = 0.2
 BATCH = 100
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 2.0

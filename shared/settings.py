@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import IPv4Network, IPv6Network
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
@@ -33,6 +33,11 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore", hide_input_in_errors=True)
 
 
+def _number(value: object) -> object:
+    """The environment knows only text, and a literal is not converted."""
+    return int(value) if isinstance(value, str) and value.isdigit() else value
+
+
 class CommonSettings(Settings):
     """What every process reads."""
 
@@ -43,7 +48,7 @@ class CommonSettings(Settings):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         default="INFO", description="Least severe level that is logged."
     )
-    nats_replicas: Literal[1, 3, 5] = Field(
+    nats_replicas: Annotated[Literal[1, 3, 5], BeforeValidator(_number)] = Field(
         default=1, description="Replicas of the streams and buckets: 3 on a cluster of three servers."
     )
 

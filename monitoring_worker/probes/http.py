@@ -3,36 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from monitoring_worker.probes.deadline import timed_out
+from shared.domain.assertions import BODY_SOURCES
+from shared.domain.auth import BasicAuth, BearerAuth, DigestAuth, OAuth2Auth
 from shared.domain.checks import HttpCheck
 from shared.domain.clock import Clock
 from shared.domain.errors import CheckError, ErrorKind
 from shared.domain.observation import HttpObservation
-from shared.domain.result import Redirect
+from shared.domain.result import AddressTried, Redirect
 from shared.domain.url import parse_url
+from shared.http.answer import Answer
 from shared.http.cookies import CookieJar
+from shared.http.credentials import Credentials, DigestCredentials, TokenCredentials, fixed_authorization
 from shared.http.door import Door
 from shared.http.errors import HttpError, TargetError
 from shared.http.exchange import Exchange, Manner
+from shared.http.name_servers import name_servers
 from shared.http.redirect import redirected
-from shared.http.request import Request, authorization
-from shared.http.response import ResponseReader
+from shared.http.request import Request
 from shared.http.stopwatch import Stopwatch
-
-_BODY_SOURCES = frozenset({"body", "json"})
+from shared.http.tokens import Token, TokenCache, fetch_token
+from shared.http.transport import guarded_client
 
 
 class HttpProbe:
-    """Makes observations; keeps nothing from one to the next."""
+    """Makes observations; from one to the next it keeps only access tokens that are still good."""
 
     def __init__(self, door: Door, clock: Clock) -> None:
         self._door = door
         self._clock = clock
+        self._tokens = TokenCache(clock.monotonic)
 
     async def observe(self, spec: HttpCheck, timeout_seconds: float) -> HttpObservation:
         """One attempt, over within the timeout."""
-        journey = _Journey(spec, self._door, self._clock)
+        journey = _Journey(spec, self._door, self._clock, self._tokens)
         error: CheckError | None = None
         try:
             async with asyncio.timeout(timeout_seconds):
@@ -40,42 +46,46 @@ class HttpProbe:
         except HttpError as failure:
             error = failure.error
         except TimeoutError:
-            error = timed_out(journey.stopwatch.phase, timeout_seconds)
+            error = journey.timed_out(timeout_seconds)
         return journey.observation(error)
 
 
 class _Journey:
-    """One attempt: its cookies, its redirects and the last exchange."""
+    """One attempt: its credentials, its cookies, its redirects and the last exchange."""
 
-    def __init__(self, spec: HttpCheck, door: Door, clock: Clock) -> None:
-        self.stopwatch = Stopwatch(clock.monotonic)
+    def __init__(self, spec: HttpCheck, door: Door, clock: Clock, tokens: TokenCache) -> None:
         self._spec = spec
-        self._door = door
+        self._door = _door(spec, door)
         self._clock = clock
+        self._manner = _manner(spec)
+        self._credentials = self._asked_for(tokens)
+        self._preparing = False
+        self._stopwatch = Stopwatch(clock.monotonic)
         self._redirects: list[Redirect] = []
-        self._manner = Manner(
-            family=spec.ip_family,
-            verify=spec.tls.verify,
-            wants_body=any(assertion.source in _BODY_SOURCES for assertion in spec.assertions),
-            follows=spec.follow_redirects,
-        )
         self._exchange: Exchange | None = None
-        self._answer: ResponseReader | None = None
 
     async def travel(self) -> None:
         """Ask and follow until an answer leads nowhere else; raises ``HttpError``."""
+        if self._credentials:
+            self._preparing = True  # and stays, should the deadline pass meanwhile
+            await self._credentials.prepare()
+            self._preparing = False
+            # The time of a token is not the time of the target.
+            self._stopwatch = Stopwatch(self._clock.monotonic)
         request = _first_request(self._spec)
         answer = await self._ask(request)
         if answer.location:
-            answer = await self._follow(request, answer)
-        self._answer = answer
+            await self._follow(request, answer)
 
-    async def _follow(self, request: Request, answer: ResponseReader) -> ResponseReader:
+    async def _follow(self, request: Request, answer: Answer) -> None:
         jar = CookieJar(self._clock.now_ms())
         visited = {_identity(request)}
         while answer.location:
             jar.store_all(request.url, answer.headers)
+            origin = request.url.origin
             request = jar.equip(redirected(request, answer.status_code, answer.location))
+            if request.url.origin != origin:
+                self._credentials = None  # for good: they do not come back with a later hop either
             self._redirects.append(Redirect(answer.status_code, request.url.redacted()))
             if len(self._redirects) > self._spec.max_redirects:
                 raise TargetError(ErrorKind.REDIRECT_LOOP, f"more than {self._spec.max_redirects} redirects")
@@ -83,34 +93,91 @@ class _Journey:
                 raise TargetError(ErrorKind.REDIRECT_LOOP, f"redirected in a circle, to {request.url.redacted()}")
             visited.add(_identity(request))
             answer = await self._ask(request)
+
+    async def _ask(self, request: Request) -> Answer:
+        credentials = self._credentials
+        if credentials is None:
+            return await self._send(request)
+        answer = await self._send(credentials.equip(request))
+        if answer.status_code == 401 and await credentials.renew(answer):
+            answer = await self._send(credentials.equip(request))
         return answer
 
-    async def _ask(self, request: Request) -> ResponseReader:
-        self._exchange = Exchange(request, self._manner, self._door, self.stopwatch)
+    async def _send(self, request: Request) -> Answer:
+        self._exchange = Exchange(request, self._manner, self._door, self._stopwatch)
         return await self._exchange.run()
 
+    def _asked_for(self, tokens: TokenCache) -> Credentials | None:
+        auth = self._spec.auth
+        if isinstance(auth, DigestAuth):
+            return DigestCredentials(auth)
+        if isinstance(auth, OAuth2Auth):
+            return TokenCredentials(auth, tokens, lambda: self._fetch_token(auth))
+        return None
+
+    async def _fetch_token(self, auth: OAuth2Auth) -> Token:
+        manner = Manner(self._manner.family, self._manner.verify, follows=False, proxy=self._manner.proxy)
+        async with guarded_client(self._door, manner) as client:
+            return await fetch_token(auth, client)
+
+    def timed_out(self, timeout_seconds: float) -> CheckError:
+        """The error of an attempt whose time ran out."""
+        if self._preparing:
+            return CheckError(ErrorKind.AUTH_FAILED, f"no access token was to be had within {timeout_seconds:g} s")
+        return timed_out(self._stopwatch.phase, timeout_seconds)
+
     def observation(self, error: CheckError | None) -> HttpObservation:
+        """What has been seen by now."""
         exchange, reader = self._exchange, self._exchange.reader if self._exchange else None
         return HttpObservation(
-            timings=self.stopwatch.timings(),
+            timings=self._stopwatch.timings(),
             status_code=reader.status_code or None if reader else None,
             version=reader.version or None if reader else None,
-            headers=tuple(self._answer.headers) if self._answer else (),
-            body=self._answer.body if self._answer else b"",
+            headers=tuple(reader.headers) if reader else (),
+            body=reader.body if reader else b"",
             body_bytes=reader.body_bytes if reader else 0,
             redirects=tuple(self._redirects),
             final_url=exchange.request.url.redacted() if exchange else None,
             remote_address=exchange.remote_address if exchange else None,
             tls=exchange.peer if exchange else None,
             error=error,
+            excerpt=reader.excerpt() if reader else b"",
+            addresses=tuple(AddressTried(*each) for each in exchange.tried.items()) if exchange else (),
+            secrets=self._credentials.secrets if self._credentials else (),
         )
+
+
+def _door(spec: HttpCheck, door: Door) -> Door:
+    if not spec.resolver:
+        return door
+    return replace(door, resolver=name_servers(spec.resolver, door.policy, door.monotonic))
+
+
+def _manner(spec: HttpCheck) -> Manner:
+    client = spec.tls.client_certificate
+    return Manner(
+        family=spec.ip_family,
+        verify=spec.tls.verify,
+        wants_body=any(assertion.source in BODY_SOURCES for assertion in spec.assertions),
+        follows=spec.follow_redirects,
+        version=spec.http_version,
+        proxy=spec.proxy,
+        client=f"{client.certificate}\n{client.key}\n" if client else None,
+    )
 
 
 def _first_request(spec: HttpCheck) -> Request:
     headers = tuple(spec.headers.items())
-    if spec.auth:
-        headers = (*headers, ("Authorization", authorization(spec.auth)))
-    return Request(spec.method, parse_url(spec.url), headers, None if spec.body is None else spec.body.encode())
+    body: bytes | None
+    if spec.body is None or isinstance(spec.body, str):
+        body = None if spec.body is None else spec.body.encode()
+    else:
+        content_type, body = spec.body.encode()
+        if not any(name.lower() == "content-type" for name, _ in headers):
+            headers = (*headers, ("Content-Type", content_type))
+    if isinstance(spec.auth, BasicAuth | BearerAuth):
+        headers = (*headers, ("Authorization", fixed_authorization(spec.auth)))
+    return Request(spec.method, parse_url(spec.url), headers, body)
 
 
 def _identity(request: Request) -> tuple[str, str, str | None]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from monitoring_worker.probes.dns import DnsProbe
 from monitoring_worker.probes.http import HttpProbe
+from monitoring_worker.probes.ping import PingProbe
+from monitoring_worker.probes.tcp import TcpProbe
 from monitoring_worker.probes.tls import TlsProbe
-from shared.domain.checks import HttpCheck, SslCheck
+from shared.domain.checks import DnsCheck, HttpCheck, PingCheck, SslCheck, TcpCheck
 from shared.domain.clock import Clock
 from shared.domain.evaluate import Observation
 from shared.http.door import Door
@@ -22,4 +25,10 @@ class Probe(Protocol):
 
 def build_probes(door: Door, clock: Clock) -> dict[type, Probe]:
     """The probes by the class of the specification they observe."""
-    return {HttpCheck: HttpProbe(door, clock), SslCheck: TlsProbe(door, clock)}
+    return {
+        HttpCheck: HttpProbe(door, clock),
+        SslCheck: TlsProbe(door, clock),
+        TcpCheck: TcpProbe(door, clock),
+        DnsCheck: DnsProbe(door, clock),
+        PingCheck: PingProbe(door, clock),
+    }

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import random
+import traceback
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import structlog
 
 from monitoring_worker.probes.registry import build_probes
-from shared.domain.checks import HttpCheck, SslCheck
+from shared.domain.checks import AnyCheck
 from shared.domain.clock import Clock, SystemClock
 from shared.domain.errors import CheckError, ErrorKind
 from shared.domain.evaluate import evaluate
-from shared.domain.result import CheckVerdict, ResultStatus
+from shared.domain.redaction import hide, scrub, secrets_of
+from shared.domain.result import Attempt, CheckVerdict, Evidence, ResultStatus
 from shared.http.door import Door
 from shared.http.guard import AddressPolicy
 from shared.http.resolver import Resolver, SystemResolver
@@ -34,15 +38,20 @@ class CheckRunner:
         *,
         resolver: Resolver | None = None,
         ca_file: Path | None = None,
+        jitter: Callable[[], float] = random.random,
     ) -> None:
-        """By default the machine's clock and name service; ``ca_file`` replaces its trusted roots."""
+        """By default the machine's clock and name service; ``ca_file`` replaces its trusted roots.
+
+        ``jitter`` gives numbers from 0 to 1 that spread the delay before a retry by ±10 %.
+        """
+        self._jitter = jitter
         self._clock = clock or SystemClock()
         door = Door(policy, self._clock.monotonic, resolver or SystemResolver(), ca_file)
         self._probes = build_probes(door, self._clock)
 
     async def run(
         self,
-        check: HttpCheck | SslCheck,
+        check: AnyCheck,
         *,
         timeout_seconds: float,
         retries: int = 0,
@@ -54,23 +63,29 @@ class CheckRunner:
         Each attempt has ``timeout_seconds``. With a budget (seconds for all of them, such as the interval) a retry
         that might not end within it is not begun. Never raises but on cancellation.
         """
-        deadline = None if budget_seconds is None else self._clock.monotonic() + budget_seconds
+        began = self._clock.monotonic()
         verdict = await self._attempt(check, timeout_seconds)
-        for attempt in range(2, retries + 2):
-            if not _worth_a_retry(verdict):
+        if not retries or not _worth_a_retry(verdict):
+            return _with_attempts(verdict, [])
+        longest = retry_delay_seconds * 1.1 + timeout_seconds
+        attempts = [_recorded(verdict, 0.0)]
+        while len(attempts) <= retries and _worth_a_retry(verdict):
+            now = self._clock.monotonic() - began
+            if budget_seconds is not None and now + longest > budget_seconds:
                 break
-            if deadline is not None and self._clock.monotonic() + retry_delay_seconds + timeout_seconds > deadline:
-                break
-            await asyncio.sleep(retry_delay_seconds)
-            verdict = replace(await self._attempt(check, timeout_seconds), attempts=attempt)
-        return verdict
+            await asyncio.sleep(retry_delay_seconds * (0.9 + 0.2 * self._jitter()))
+            started = self._clock.monotonic() - began
+            verdict = await self._attempt(check, timeout_seconds)
+            attempts.append(_recorded(verdict, started))
+        return _with_attempts(verdict, attempts)
 
-    async def _attempt(self, check: HttpCheck | SslCheck, timeout_seconds: float) -> CheckVerdict:
+    async def _attempt(self, check: AnyCheck, timeout_seconds: float) -> CheckVerdict:
         try:
             observation = await self._probes[type(check)].observe(check, timeout_seconds)
             return evaluate(check, observation, self._clock.now_ms())
         except Exception as error:  # noqa: BLE001 - our own fault, whatever it is, must not look like an outage
-            _log.exception("check failed inside the engine", kind=check.kind)
+            trace = hide(scrub(traceback.format_exc()), secrets_of(check))
+            _log.error("check failed inside the engine", kind=check.kind, trace=trace)  # not .exception: see trace
             name = type(error).__name__
             return CheckVerdict(
                 ResultStatus.MISSED,
@@ -82,3 +97,17 @@ class CheckRunner:
 
 def _worth_a_retry(verdict: CheckVerdict) -> bool:
     return verdict.status is ResultStatus.DOWN and verdict.error is not None and verdict.error.kind not in _FINAL
+
+
+def _recorded(verdict: CheckVerdict, started_seconds: float) -> Attempt:
+    return Attempt(round(started_seconds * 1000, 3), verdict.timings_ms.total, verdict.error)
+
+
+def _with_attempts(verdict: CheckVerdict, attempts: list[Attempt]) -> CheckVerdict:
+    """The deciding verdict, which tells of all attempts as soon as one of them was not well."""
+    if not attempts:
+        if verdict.status is ResultStatus.UP:
+            return verdict
+        attempts = [_recorded(verdict, 0.0)]
+    evidence = replace(verdict.evidence or Evidence(), attempts=tuple(attempts))
+    return replace(verdict, attempts=len(attempts), evidence=evidence)

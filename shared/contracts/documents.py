@@ -14,8 +14,12 @@ from shared.domain.errors import CheckError
 from shared.domain.result import (
     AssertionOutcome,
     CheckVerdict,
+    DnsFacts,
+    Evidence,
     HttpFacts,
+    PingFacts,
     ResultStatus,
+    TcpFacts,
     Timings,
     TlsFacts,
 )
@@ -37,6 +41,10 @@ class ResultDocument(msgspec.Struct, frozen=True):
     assertions: tuple[AssertionOutcome, ...]
     trigger: Trigger
     revision: int
+    tcp: TcpFacts | None = None
+    dns: DnsFacts | None = None
+    ping: PingFacts | None = None
+    evidence: Evidence | None = None
 
 
 class ResultDetail(msgspec.Struct, frozen=True):
@@ -46,10 +54,14 @@ class ResultDetail(msgspec.Struct, frozen=True):
     http: HttpFacts | None = None
     tls: TlsFacts | None = None
     assertions: tuple[AssertionOutcome, ...] = ()
+    tcp: TcpFacts | None = None
+    dns: DnsFacts | None = None
+    ping: PingFacts | None = None
+    evidence: Evidence | None = None
 
 
 def detail_of(verdict: CheckVerdict) -> ResultDetail:
-    return ResultDetail(verdict.timings_ms, verdict.http, verdict.tls, verdict.assertions)
+    return ResultDetail(**{name: getattr(verdict, name) for name in ResultDetail.__struct_fields__})
 
 
 def document_of(message: ResultMessage) -> ResultDocument:
@@ -89,6 +101,10 @@ def document(
         assertions=verdict.assertions,
         trigger=trigger,
         revision=revision,
+        tcp=verdict.tcp,
+        dns=verdict.dns,
+        ping=verdict.ping,
+        evidence=verdict.evidence,
     )
 
 

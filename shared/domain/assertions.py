@@ -13,10 +13,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 
 from shared.domain.comparison import compile_pattern, is_number
 from shared.domain.headers import check_header_name
+from shared.domain.json_schema import compile_schema
 from shared.domain.jsonpath import compile_path
 from shared.domain.status_ranges import parse_status_ranges
 
 MAX_VALUE_LENGTH = 4096
+MAX_SCHEMA_LENGTH = 16384
 
 
 class Operator(StrEnum):
@@ -35,13 +37,32 @@ class Operator(StrEnum):
     EMPTY = "empty"
 
 
-Source = Literal["status", "header", "body", "json", "response_time_ms", "certificate_days_left"]
+Source = Literal[
+    "status",
+    "header",
+    "body",
+    "json",
+    "json_schema",
+    "body_bytes",
+    "response_time_ms",
+    "timing",
+    "certificate_days_left",
+    "final_url",
+    "redirects",
+    "remote_address",
+    "http_version",
+]
+BODY_SOURCES = frozenset({"body", "json", "json_schema", "body_bytes"})
+"""What needs the body of the answer."""
+
+PHASES = ("dns", "connect", "tls", "first_byte", "transfer", "total")
 
 NUMERIC = frozenset({Operator.LESS, Operator.LESS_OR_EQUAL, Operator.GREATER, Operator.GREATER_OR_EQUAL})
 _EQUALITY = frozenset({Operator.EQUALS, Operator.NOT_EQUALS})
 _MEMBERSHIP = frozenset({Operator.IN, Operator.NOT_IN})
 _SUBSTRING = frozenset({Operator.CONTAINS, Operator.NOT_CONTAINS})
 _TEXT = _EQUALITY | _SUBSTRING | {Operator.MATCHES, Operator.EMPTY}
+_WORD = _EQUALITY | _MEMBERSHIP | _SUBSTRING | {Operator.MATCHES}
 _YES_OR_NO = frozenset({Operator.EXISTS, Operator.EMPTY})
 
 OPERATORS: dict[str, frozenset[Operator]] = {
@@ -49,15 +70,27 @@ OPERATORS: dict[str, frozenset[Operator]] = {
     "header": _TEXT | _MEMBERSHIP | {Operator.EXISTS},
     "body": _TEXT,
     "json": frozenset(Operator),
+    "json_schema": frozenset({Operator.MATCHES}),
+    "body_bytes": NUMERIC | _EQUALITY,
     "response_time_ms": NUMERIC,
+    "timing": NUMERIC,
     "certificate_days_left": NUMERIC,
+    "final_url": _WORD,
+    "redirects": NUMERIC | _EQUALITY | _MEMBERSHIP,
+    "remote_address": _WORD,
+    "http_version": _EQUALITY | _MEMBERSHIP,
 }
-_WITH_PATH = frozenset({"header", "json"})
-_TEXT_SOURCES = frozenset({"header", "body"})
+_PATHS = {
+    "header": "the name of the header",
+    "json": "a JSON path such as $.status",
+    "timing": f"one of {', '.join(PHASES)}",
+}
+_NUMBER_SOURCES = frozenset({"body_bytes", "redirects"})
+_TEXT_SOURCES = frozenset({"header", "body", "final_url", "remote_address", "http_version"})
 
 
 class Assertion(BaseModel):
-    """One condition; ``path`` is a header name or a JSON path (RFC 9535), needed by those two sources.
+    """One condition; ``path`` is a header name, a JSON path (RFC 9535) or the phase of a ``timing``.
 
     A JSON path that leads to several values asserts something about each of them. ``exists`` and ``empty`` take
     true (also when no value is given) or false.
@@ -87,15 +120,14 @@ class Assertion(BaseModel):
         source = info.data.get("source")
         if not source:
             return path
-        if source not in _WITH_PATH:
+        if source not in _PATHS:
             if path is not None:
                 raise ValueError(f"{source} has no path: leave it out")
-        elif not path:
-            what = "the name of the header" if source == "header" else "a JSON path such as $.status"
-            raise ValueError(f"{source} needs a path: {what}")
+        elif not path or (source == "timing" and path not in PHASES):
+            raise ValueError(f"{source} needs a path: {_PATHS[source]}")
         elif source == "header":
             check_header_name(path)
-        else:
+        elif source == "json":
             compile_path(path)
         return path
 
@@ -105,23 +137,34 @@ class Assertion(BaseModel):
         source, operator = info.data.get("source"), info.data.get("operator")
         if not source or not operator:
             return value
-        if len(json.dumps(value, default=str)) > MAX_VALUE_LENGTH:
-            raise ValueError(f"the value is longer than {MAX_VALUE_LENGTH} characters as JSON")
-        if operator in NUMERIC:
-            _check_number(operator, value)
-        elif operator in _YES_OR_NO:
-            _check_yes_or_no(operator, value)
-        elif operator is Operator.MATCHES:
-            compile_pattern(_text(operator, value))
-        elif source == "status":
-            _check_status(operator, value)
-        elif operator in _MEMBERSHIP:
-            _check_members(source, operator, value)
-        elif source in _TEXT_SOURCES:
-            _check_text(operator, value)
-        elif operator in _SUBSTRING and value == "":
-            raise ValueError("every text contains an empty one: give the text to look for")
+        _check_length(source, value)
+        _check_value(source, operator, value)
         return value
+
+
+def _check_length(source: str, value: Any) -> None:
+    limit = MAX_SCHEMA_LENGTH if source == "json_schema" else MAX_VALUE_LENGTH
+    if len(json.dumps(value, default=str)) > limit:
+        raise ValueError(f"the value is longer than {limit} characters as JSON")
+
+
+def _check_value(source: str, operator: Operator, value: Any) -> None:
+    if source == "json_schema":
+        compile_schema(json.dumps(value, default=str))
+    elif operator in NUMERIC or (operator in _EQUALITY and source in _NUMBER_SOURCES):
+        _check_number(operator, value)
+    elif operator in _YES_OR_NO:
+        _check_yes_or_no(operator, value)
+    elif operator is Operator.MATCHES:
+        compile_pattern(_text(operator, value))
+    elif source == "status":
+        _check_status(operator, value)
+    elif operator in _MEMBERSHIP:
+        _check_members(source, operator, value)
+    elif source in _TEXT_SOURCES:
+        _check_text(operator, value)
+    elif operator in _SUBSTRING and value == "":
+        raise ValueError("every text contains an empty one: give the text to look for")
 
 
 def _check_number(operator: Operator, value: Any) -> None:
@@ -169,5 +212,7 @@ def status_text(value: Any) -> str:
 def _check_members(source: str, operator: Operator, value: Any) -> None:
     if not isinstance(value, list) or not value:
         raise ValueError(f"{operator.value!r} needs a list of at least one value")
-    if source == "header" and not all(isinstance(member, str) for member in value):
-        raise ValueError("headers are text: quote each value of the list")
+    if source in _TEXT_SOURCES and not all(isinstance(member, str) for member in value):
+        raise ValueError(f"{source} is text: quote each value of the list")
+    if source in _NUMBER_SOURCES and not all(is_number(member) for member in value):
+        raise ValueError(f"{source} is a number: write each value of the list without quotes")

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from shared.domain.clock import to_datetime
 from shared.domain.comparison import bounded
@@ -33,6 +35,17 @@ class Certificate:
     serial: str | None = None
     not_before: datetime | None = None
     not_after: datetime | None = None
+    key_kind: str | None = None
+    key_bits: int | None = None
+    public_key_sha256: str | None = None
+    signature_hash: str | None = None
+    signature_algorithm: str | None = None
+    self_issued: bool = False
+
+    @property
+    def name(self) -> str:
+        """What to call it in a sentence."""
+        return self.subject or ", ".join(self.sans[:2]) or f"with the fingerprint {self.fingerprint_sha256[:16]}"
 
 
 @lru_cache(maxsize=2048)
@@ -53,6 +66,12 @@ def read_certificate(der: bytes) -> Certificate:
             serial=_or_none(lambda: _hexadecimal(parsed.serial_number)),
             not_before=_or_none(lambda: parsed.not_valid_before_utc),
             not_after=_or_none(lambda: parsed.not_valid_after_utc),
+            key_kind=_or_none(lambda: _key_kind(parsed.public_key())),
+            key_bits=_or_none(lambda: _key_bits(parsed.public_key())),
+            public_key_sha256=_or_none(lambda: _key_hash(parsed.public_key())),
+            signature_hash=_or_none(lambda: _hash_name(parsed)),
+            signature_algorithm=_or_none(lambda: _algorithm(parsed)),
+            self_issued=_or_none(lambda: parsed.subject == parsed.issuer) or False,
         )
 
 
@@ -80,20 +99,64 @@ def _alternative_names(parsed: x509.Certificate) -> tuple[str, ...]:
     return tuple(name for name, _ in zip(names, range(MAX_NAMES), strict=False))
 
 
+def _key_kind(key: object) -> str:
+    if isinstance(key, rsa.RSAPublicKey):
+        return "RSA"
+    if isinstance(key, ec.EllipticCurvePublicKey):
+        return f"EC {key.curve.name}"
+    return "DSA" if isinstance(key, dsa.DSAPublicKey) else type(key).__name__.removesuffix("PublicKey")
+
+
+def _key_bits(key: object) -> int | None:
+    if isinstance(key, rsa.RSAPublicKey | ec.EllipticCurvePublicKey | dsa.DSAPublicKey):
+        return key.key_size
+    return None
+
+
+def _key_hash(key: Any) -> str:
+    return hashlib.sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
+
+
+def _hash_name(parsed: x509.Certificate) -> str | None:
+    algorithm = parsed.signature_hash_algorithm
+    return algorithm.name if algorithm else None
+
+
+def _algorithm(parsed: x509.Certificate) -> str:
+    oid = parsed.signature_algorithm_oid
+    name: str = getattr(oid, "_name", "")  # the library keeps its own table of names private
+    return name if name and name != "Unknown OID" else oid.dotted_string
+
+
 def days_until(moment: datetime, now_ms: int) -> int:
     """Whole days left, rounded down: 0 on the last day, negative once the moment has passed."""
     return (moment - to_datetime(now_ms)) // _DAY
 
 
+def first_to_end(path: tuple[bytes, ...]) -> Certificate | None:
+    """The certificate that ends a path (leaf first): a path is valid no longer than any of its parts."""
+    ends = [(each.not_after, each) for each in map(read_certificate, path) if each.not_after]
+    return min(ends, key=lambda end: end[0])[1] if ends else None
+
+
 def days_left(path: tuple[bytes, ...], now_ms: int) -> int | None:
     """Days until the first certificate of a validated path ends (leaf first); null when no end is known."""
-    ends = [certificate.not_after for certificate in map(read_certificate, path) if certificate.not_after]
-    return min((days_until(end, now_ms) for end in ends), default=None)
+    first = first_to_end(path)
+    return days_until(first.not_after, now_ms) if first and first.not_after else None
+
+
+def lifetime_left_percent(certificate: Certificate, now_ms: int) -> float | None:
+    """How much of its lifetime a certificate has left; null when it does not say, negative once it has ended."""
+    if certificate.not_after is None or certificate.not_before is None:
+        return None
+    lifetime = certificate.not_after - certificate.not_before
+    return 100 * ((certificate.not_after - to_datetime(now_ms)) / lifetime) if lifetime else None
 
 
 def certificate_facts(leaf: bytes, path: tuple[bytes, ...], now_ms: int) -> CertificateFacts:
     """The leaf as a result shows it. Without a validated path the leaf's own end counts."""
     certificate = read_certificate(leaf)
+    first = first_to_end(path or (leaf,))
     return CertificateFacts(
         subject=certificate.subject,
         issuer=certificate.issuer,
@@ -103,4 +166,26 @@ def certificate_facts(leaf: bytes, path: tuple[bytes, ...], now_ms: int) -> Cert
         not_before=certificate.not_before,
         not_after=certificate.not_after,
         days_left=days_left(path or (leaf,), now_ms),
+        ends_first=first.name if first and first.fingerprint_sha256 != certificate.fingerprint_sha256 else None,
+        key_kind=certificate.key_kind,
+        key_bits=certificate.key_bits,
+        public_key_sha256=certificate.public_key_sha256,
+        signature_algorithm=certificate.signature_algorithm,
     )
+
+
+def certificate_changes(before: CertificateFacts, after: CertificateFacts) -> tuple[str, ...]:
+    """What a renewal changed beside dates and serial, as sentences; empty for an ordinary one.
+
+    A fact that is null on either side was not seen, which is no change.
+    """
+    changes = []
+    if before.issuer and after.issuer and before.issuer != after.issuer:
+        changes.append(f"the issuer changed from {before.issuer} to {after.issuer}")
+    if before.public_key_sha256 and after.public_key_sha256 and before.public_key_sha256 != after.public_key_sha256:
+        changes.append("the key changed")
+    if added := sorted(set(after.sans) - set(before.sans)):
+        changes.append(f"names were added: {', '.join(added)}")
+    if gone := sorted(set(before.sans) - set(after.sans)):
+        changes.append(f"names are gone: {', '.join(gone)}")
+    return tuple(changes)

@@ -25,6 +25,11 @@ class Clock(Protocol):
         ...
 
 
+# Unlike the plain monotonic clock, Linux's boot clock also counts while a virtual machine is suspended: a lease has
+# to run out meanwhile.
+_SINCE_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
 class SystemClock:
     """The clocks of this machine."""
 
@@ -34,7 +39,37 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def monotonic(self) -> float:
-        return time.monotonic()
+        return time.clock_gettime(_SINCE_BOOT)
+
+
+class SteadyClock:
+    """A wall clock that passes at the pace of the monotonic one and ignores that somebody sets the machine's clock.
+
+    A scheduler that followed such a jump would send an hour of slots too early, or none for an hour. Whether the
+    machine or this clock is right is for somebody else to say (``shared.messaging.clock_watch``), who then calls
+    ``follow_machine``.
+    """
+
+    __slots__ = ("_machine", "_origin_ms", "_started")
+
+    def __init__(self, machine: Clock | None = None) -> None:
+        self._machine = machine or SystemClock()
+        self.follow_machine()
+
+    def follow_machine(self) -> None:
+        """Take the machine's wall clock for right from now on."""
+        self._origin_ms = self._machine.now_ms()
+        self._started = self._machine.monotonic()
+
+    def now_ms(self) -> int:
+        return self._origin_ms + int((self._machine.monotonic() - self._started) * 1000)
+
+    def monotonic(self) -> float:
+        return self._machine.monotonic()
+
+    def ahead_ms(self) -> int:
+        """By how much the machine's wall clock is ahead of this one; negative when it is behind."""
+        return self._machine.now_ms() - self.now_ms()
 
 
 def to_datetime(milliseconds: int) -> datetime:

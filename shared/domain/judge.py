@@ -78,7 +78,7 @@ def judge(assertion: Assertion, values: list[Any]) -> Judgement:
     operator, expected = assertion.operator, _expected(assertion)
     if operator is Operator.EXISTS:
         if bool(values) is expected:
-            return _passed(assertion, bool(values))
+            return passed(assertion, bool(values))
         wording = "does not exist" if expected else "exists, and should not"
         return failed(assertion, bool(values), _error(assertion, wording, missing=not values))
     if not values:
@@ -91,7 +91,7 @@ def judge(assertion: Assertion, values: list[Any]) -> Judgement:
         except NotComparableError as error:
             wording = f"is {quoted(value)}: {error}"
         return failed(assertion, value, _error(assertion, wording))
-    return _passed(assertion, values[0] if len(values) == 1 else values)
+    return passed(assertion, values[0] if len(values) == 1 else values)
 
 
 def failed(assertion: Assertion, actual: Any, error: CheckError | None) -> Judgement:
@@ -99,7 +99,8 @@ def failed(assertion: Assertion, actual: Any, error: CheckError | None) -> Judge
     return Judgement(_outcome(assertion, actual, passed=False, message=error.message if error else None), error)
 
 
-def _passed(assertion: Assertion, actual: Any) -> Judgement:
+def passed(assertion: Assertion, actual: Any) -> Judgement:
+    """A judgement without fault."""
     return Judgement(_outcome(assertion, actual, passed=True, message=None))
 
 
@@ -152,6 +153,8 @@ def _subject(assertion: Assertion) -> str:
         return str(assertion.path)
     if assertion.source == "header":
         return f"header {assertion.path}"
+    if assertion.source == "timing":
+        return f"the time of {assertion.path} in milliseconds"
     return _SUBJECTS[assertion.source]
 
 
@@ -160,4 +163,9 @@ _SUBJECTS = {
     "body": "the body",
     "response_time_ms": "the response time in milliseconds",
     "certificate_days_left": "the number of days left on the certificate",
+    "body_bytes": "the size of the body in bytes",
+    "final_url": "the final URL",
+    "redirects": "the number of redirects",
+    "remote_address": "the address of the server",
+    "http_version": "the version of HTTP",
 }

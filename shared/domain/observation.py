@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import codecs
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
 from shared.domain.errors import CheckError
-from shared.domain.result import Redirect, Timings
+from shared.domain.result import AddressTried, Redirect, Timings
 
 # Codecs that are no character sets of the web; some of them take quadratic time.
 _NOT_CHARSETS = frozenset({"punycode", "idna", "unicode_escape", "raw_unicode_escape", "undefined", "mbcs", "oem"})
@@ -30,12 +30,16 @@ class TlsPeer:
 
 @dataclass(frozen=True, slots=True)
 class TlsObservation:
-    """One handshake. ``error`` says why it, or anything before it, failed."""
+    """One handshake. ``error`` says why it, or anything before it, failed.
+
+    ``each`` holds one observation per address instead, where all addresses were to be looked at.
+    """
 
     timings: Timings
     remote_address: str | None = None
     peer: TlsPeer | None = None
     error: CheckError | None = None
+    each: tuple[TlsObservation, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,8 @@ class HttpObservation:
     """The last answer of a chain of requests, or how far it came.
 
     ``body`` is decoded from its content codings; it stays empty when no assertion looks at it. ``body_bytes``
-    counts what was received, or with ``body`` what came out of the decoder.
+    counts what was received, or with ``body`` what came out of the decoder. ``excerpt`` is the beginning of a body
+    that was not kept. ``secrets`` are those that only the attempt knows, such as a fetched token.
     """
 
     timings: Timings
@@ -57,6 +62,9 @@ class HttpObservation:
     remote_address: str | None = None
     tls: TlsPeer | None = None
     error: CheckError | None = None
+    excerpt: bytes = b""
+    addresses: tuple[AddressTried, ...] = ()
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
     def header(self, name: str) -> str | None:
         """The value of a field, several lines of it joined by commas; null when there is none."""

@@ -54,7 +54,11 @@ class HttpFacts:
 
 @dataclass(frozen=True, slots=True)
 class CertificateFacts:
-    """The leaf certificate. A fact that could not be parsed is null: parsing never decides the verdict."""
+    """The leaf certificate. A fact that could not be parsed is null: parsing never decides the verdict.
+
+    ``days_left`` is the least of the validated path; ``ends_first`` names the certificate it belongs to, where
+    that is not the leaf. ``public_key_sha256`` is the hash of the key's SubjectPublicKeyInfo.
+    """
 
     subject: str | None
     issuer: str | None
@@ -64,17 +68,71 @@ class CertificateFacts:
     not_before: datetime | None
     not_after: datetime | None
     days_left: int | None
+    ends_first: str | None = None
+    key_kind: str | None = None
+    key_bits: int | None = None
+    public_key_sha256: str | None = None
+    signature_algorithm: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AddressFacts:
+    """What the TLS handshake with one of several addresses showed. ``address`` includes the port."""
+
+    address: str
+    status: ResultStatus
+    error: CheckError | None = None
+    version: str | None = None
+    certificate: CertificateFacts | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TlsFacts:
-    """What the TLS handshake showed, also when verification failed."""
+    """What the TLS handshake showed, also when verification failed.
+
+    ``addresses`` is filled where all of them were checked; the other fields then belong to the deciding one.
+    """
 
     version: str | None = None
     cipher: str | None = None
     remote_address: str | None = None
     certificate: CertificateFacts | None = None
     chain: tuple[str, ...] = ()
+    addresses: tuple[AddressFacts, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TcpFacts:
+    """What a plain connection showed. ``banner`` is the bounded text of what was received."""
+
+    remote_address: str | None = None
+    banner: str | None = None
+    banner_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DnsFacts:
+    """What a name server answered; ``rcode`` is null when it did not. ``records`` are bounded, see ``count``."""
+
+    server: str | None = None
+    transport: str | None = None
+    rcode: str | None = None
+    records: tuple[str, ...] = ()
+    count: int = 0
+    ttl_seconds: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PingFacts:
+    """Echoes sent and answered; round trips in milliseconds, null when nothing came back."""
+
+    address: str | None = None
+    sent: int = 0
+    received: int = 0
+    loss_percent: float = 0.0
+    rtt_min: float | None = None
+    rtt_average: float | None = None
+    rtt_max: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +150,36 @@ class AssertionOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Attempt:
+    """One look at the target. ``started_ms`` counts from the beginning of the check; no error means not down."""
+
+    started_ms: float
+    total_ms: float
+    error: CheckError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AddressTried:
+    """An address that was dialled. No error: it answered, or others were faster than it."""
+
+    address: str
+    error: ErrorKind | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was seen when not all was well: bounded and redacted.
+
+    ``body`` is the beginning (1 KiB) of the last answer as text, ``headers`` are those of that answer.
+    """
+
+    attempts: tuple[Attempt, ...] = ()
+    addresses: tuple[AddressTried, ...] = ()
+    headers: tuple[tuple[str, str], ...] = ()
+    body: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CheckVerdict:
     """What one run of a check says: everything of a result but its place (monitor, region, slot)."""
 
@@ -102,6 +190,10 @@ class CheckVerdict:
     http: HttpFacts | None = None
     tls: TlsFacts | None = None
     assertions: tuple[AssertionOutcome, ...] = ()
+    tcp: TcpFacts | None = None
+    dns: DnsFacts | None = None
+    ping: PingFacts | None = None
+    evidence: Evidence | None = None
 
 
 def missed(reason: MissedReason, message: str) -> CheckVerdict:

@@ -62,9 +62,14 @@ class Url:
         return parse_url(location if _split(location).scheme else urljoin(str(self), location))
 
 
+def is_secret_parameter(name: str) -> bool:
+    """Whether a parameter of a query sounds as if its value were secret."""
+    return _SECRET_NAME.search(unquote(name)) is not None
+
+
 def _masked(pair: str) -> str:
     name, equals, _ = pair.partition("=")
-    return f"{name}={_MASK}" if equals and _SECRET_NAME.search(unquote(name)) else pair
+    return f"{name}={_MASK}" if equals and is_secret_parameter(name) else pair
 
 
 @lru_cache(maxsize=4096)

@@ -14,6 +14,7 @@ from shared.http.errors import TargetError
 
 ACCEPT_ENCODING = "gzip, deflate, br, zstd"
 MAX_CODINGS = 4
+BEGINNING_LIMIT = 262144
 _PIECE = 65536
 # A few bytes of zstd can stand for 128 KiB of output, and its decoder cannot be told to stop in between.
 _ZSTD_SLICE = 128
@@ -175,6 +176,19 @@ class BodyDecoder:
             raise TargetError(ErrorKind.DECODE_ERROR, "the body does not decode: it breaks off before its end")
         return bytes(self._body)
 
-    @property
-    def size(self) -> int:
-        return len(self._body)
+    def so_far(self, limit: int) -> bytes:
+        """The beginning of what has come out by now."""
+        return bytes(self._body[:limit])
+
+
+def beginning(data: bytes, content_encoding: str, limit: int) -> bytes:
+    """As much of the beginning of a body as the beginning of its bytes gives; what does not decode is left out."""
+    try:
+        decoder = BodyDecoder(content_encoding, BEGINNING_LIMIT)
+    except TargetError:
+        return b""
+    try:
+        decoder.feed(data)
+    except TargetError:
+        pass  # a mangled or huge body is shown as far as it goes
+    return decoder.so_far(limit)

@@ -15,24 +15,34 @@ HEAD_START = 0.25
 """Seconds an address has for itself before the next one is tried beside it (RFC 8305 section 5)."""
 
 
-async def dial(addresses: Sequence[str], port: int, monotonic: Callable[[], float]) -> Wire:
-    """Connect; raises ``TargetError`` once all addresses have failed. The caller sets the deadline."""
+Tried = dict[str, ErrorKind | None]
+"""Addresses (with their port) that were dialled, and how each failed; null while it has not."""
+
+
+async def dial(
+    addresses: Sequence[str], port: int, monotonic: Callable[[], float], tried: Tried | None = None
+) -> Wire:
+    """Connect; raises ``TargetError`` once all addresses have failed. The caller sets the deadline.
+
+    ``tried`` is filled, for the caller to see also after a failure.
+    """
+    tried = {} if tried is None else tried
     if len(addresses) == 1:
-        outcome = await _connect(addresses[0], port, monotonic)
+        outcome = await _connect(addresses[0], port, monotonic, tried)
         if isinstance(outcome, Wire):
             return outcome
         raise outcome
-    return await _race(deque(_alternating(addresses)), port, monotonic)
+    return await _race(deque(_alternating(addresses)), port, monotonic, tried)
 
 
-async def _race(waiting: deque[str], port: int, monotonic: Callable[[], float]) -> Wire:
+async def _race(waiting: deque[str], port: int, monotonic: Callable[[], float], tried: Tried) -> Wire:
     running: set[asyncio.Task[Wire | TargetError]] = set()
     failures: list[TargetError] = []
     winner: Wire | None = None
     try:
         while winner is None and (waiting or running):
             if waiting:
-                running.add(asyncio.create_task(_connect(waiting.popleft(), port, monotonic)))
+                running.add(asyncio.create_task(_connect(waiting.popleft(), port, monotonic, tried)))
             finished, running = await asyncio.wait(
                 running, timeout=HEAD_START if waiting else None, return_when=asyncio.FIRST_COMPLETED
             )
@@ -59,13 +69,16 @@ async def _call_off(running: set[asyncio.Task[Wire | TargetError]]) -> None:
             outcome.close()
 
 
-async def _connect(address: str, port: int, monotonic: Callable[[], float]) -> Wire | TargetError:
+async def _connect(address: str, port: int, monotonic: Callable[[], float], tried: Tried) -> Wire | TargetError:
     where = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    tried[where] = None
     wire = Wire(monotonic)
     try:
         await asyncio.get_running_loop().create_connection(lambda: wire, address, port)
     except OSError as error:
-        return connect_error(error, where)
+        failure = connect_error(error, where)
+        tried[where] = failure.error.kind
+        return failure
     except asyncio.CancelledError:
         wire.close()
         raise

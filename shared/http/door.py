@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.http.dial import dial
+from shared.domain.url import is_address
+from shared.http.dial import Tried, dial
 from shared.http.errors import BlockedError
 from shared.http.guard import AddressPolicy
 from shared.http.resolver import Family, Resolver
@@ -27,12 +28,28 @@ class Door:
     resolver: Resolver
     ca_file: Path | None = None
 
-    async def open(self, host: str, port: int, family: Family, stopwatch: Stopwatch) -> Wire:
+    async def open(
+        self, host: str, port: int, family: Family, stopwatch: Stopwatch, tried: Tried | None = None
+    ) -> Wire:
         """A fresh TCP connection; raises ``TargetError`` or ``BlockedError``. The caller sets the deadline."""
+        addresses = await self.addresses(host, family, stopwatch)
+        stopwatch.enter(Phase.CONNECT)
+        return await dial(addresses, port, self.monotonic, tried)
+
+    async def addresses(self, host: str, family: Family, stopwatch: Stopwatch) -> tuple[str, ...]:
+        """All addresses of a host, best first, none of them refused; raises ``TargetError`` or ``BlockedError``."""
         stopwatch.enter(Phase.DNS)
         addresses = await self.resolver.resolve(host, family)
         for address in addresses:
             if refusal := self.policy.refusal(address):
                 raise BlockedError(f"{host} is blocked: {refusal}")
-        stopwatch.enter(Phase.CONNECT)
-        return await dial(addresses, port, self.monotonic)
+        return addresses
+
+    def refuse_literal(self, host: str) -> None:
+        """Raises ``BlockedError`` for an address, or this machine's own name, that must not be dialled.
+
+        For the way through a proxy: it resolves every other name, so nobody here can know where that leads.
+        """
+        address = "127.0.0.1" if host == "localhost" or host.endswith(".localhost") else host
+        if is_address(address) and (refusal := self.policy.refusal(address)):
+            raise BlockedError(f"{host} is blocked: {refusal}")

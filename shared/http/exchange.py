@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from typing import Literal
 
 from shared.domain.errors import ErrorKind
 from shared.domain.observation import TlsPeer
+from shared.domain.route import Proxy
+from shared.http.answer import BODY_LIMIT, Answer
+from shared.http.dial import Tried
 from shared.http.door import Door
 from shared.http.errors import TargetError
+from shared.http.http2 import ALPN, Http2Reader
+from shared.http.proxy import forwards, open_through, proxy_fields, refused_by_proxy
 from shared.http.request import Request
 from shared.http.resolver import Family
 from shared.http.response import ResponseReader
@@ -15,17 +22,23 @@ from shared.http.stopwatch import Phase, Stopwatch
 from shared.http.tls import OBJECTION_WAIT, TlsPipe, TlsSettings
 from shared.http.wire import Wire
 
+HttpVersion = Literal["auto", "1.1", "2"]
 _NO_WORD = frozenset({ErrorKind.EMPTY_REPLY, ErrorKind.CONNECTION_RESET})
+_OFFERS: dict[HttpVersion, tuple[str, ...]] = {"1.1": ("http/1.1",), "auto": (ALPN, "http/1.1"), "2": (ALPN,)}
 
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How all requests of one check are made."""
+    """How all requests of one check are made. ``client`` is the PEM of a client certificate with its key."""
 
     family: Family = "auto"
     verify: bool = True
     wants_body: bool = True
     follows: bool = True
+    version: HttpVersion = "1.1"
+    proxy: Proxy | None = None
+    client: str | None = None
+    limit: int = BODY_LIMIT
 
 
 class Exchange:
@@ -35,14 +48,15 @@ class Exchange:
         self.request = request
         self.remote_address: str | None = None
         self.peer: TlsPeer | None = None
-        self.reader: ResponseReader | None = None
+        self.reader: Answer | None = None
+        self.tried: Tried = {}
         self._manner = manner
         self._door = door
         self._stopwatch = stopwatch
 
-    async def run(self) -> ResponseReader:
+    async def run(self) -> Answer:
         """Send, and read the answer to its end; raises ``HttpError``. The caller sets the deadline."""
-        encoded = self.request.encode()
+        encoded = self._encoded()
         try:
             return await self._converse(encoded)
         except TargetError as error:
@@ -50,41 +64,81 @@ class Exchange:
                 await self._hear_objection()
             raise
 
-    async def _converse(self, encoded: bytes) -> ResponseReader:
+    def _encoded(self) -> bytes:
+        """Done before anything is dialled: a request that cannot be sent fails here."""
+        proxy, url = self._manner.proxy, self.request.url
+        if proxy is None or not forwards(proxy, url):
+            return self.request.encode()
+        return self.request.encode(str(url), proxy_fields(proxy))
+
+    async def _converse(self, encoded: bytes) -> Answer:
         wire = await self._open(self._stopwatch)
         self.remote_address = wire.address
+        protocol = ALPN if self._manner.version == "2" else None
         try:
             if self.request.url.scheme == "https":
-                await self._start_tls(wire)
+                protocol = await self._start_tls(wire)
             self._stopwatch.enter(Phase.FIRST_BYTE, at=None if self.peer else wire.connected_at)
-            self.reader = reader = ResponseReader(
-                self.request.method,
-                self._stopwatch,
-                wants_body=self._manner.wants_body,
-                follows=self._manner.follows,
-            )
-            wire.send(encoded)
-            wire.attach(reader)
+            self.reader = reader = self._ask_http2(wire) if protocol == ALPN else self._ask(wire, encoded)
             await reader.done
-            return reader
         finally:
             wire.close()
+        if reader.status_code == 407 and self._manner.proxy:
+            raise refused_by_proxy(self._manner.proxy)
+        return reader
+
+    def _ask(self, wire: Wire, encoded: bytes) -> Answer:
+        manner = self._manner
+        reader = ResponseReader(
+            self.request.method,
+            self._stopwatch,
+            wants_body=manner.wants_body,
+            follows=manner.follows,
+            limit=manner.limit,
+        )
+        wire.send(encoded)
+        wire.attach(reader)
+        return reader
+
+    def _ask_http2(self, wire: Wire) -> Answer:
+        manner = self._manner
+        reader = Http2Reader(
+            self.request.method,
+            self._stopwatch,
+            wire.send,
+            wants_body=manner.wants_body,
+            follows=manner.follows,
+            limit=manner.limit,
+        )
+        reader.ask(self.request)
+        wire.attach(reader)
+        return reader
 
     async def _open(self, stopwatch: Stopwatch) -> Wire:
-        url = self.request.url
-        return await self._door.open(url.host, url.port, self._manner.family, stopwatch)
+        url, manner = self.request.url, self._manner
+        if manner.proxy is None:
+            return await self._door.open(url.host, url.port, manner.family, stopwatch, self.tried)
+        opened = partial(self._door.open, family=manner.family, stopwatch=stopwatch, tried=self.tried)
+        return await open_through(manner.proxy, self._door, url, opened)
 
     def _pipe(self) -> TlsPipe:
-        settings = TlsSettings(verify=self._manner.verify, alpn=("http/1.1",), ca_file=self._door.ca_file)
+        manner = self._manner
+        settings = TlsSettings(
+            verify=manner.verify, alpn=_OFFERS[manner.version], ca_file=self._door.ca_file, client=manner.client
+        )
         return TlsPipe(settings, self.request.url.host)
 
-    async def _start_tls(self, wire: Wire) -> None:
+    async def _start_tls(self, wire: Wire) -> str | None:
+        """Shake hands; what is spoken after that, where the server chose something."""
         pipe = self._pipe()
         self._stopwatch.enter(Phase.TLS, at=wire.connected_at)
         try:
             await wire.start_tls(pipe)
         finally:
             self.peer = pipe.peer()
+        if self._manner.version == "2" and pipe.protocol != ALPN:
+            raise TargetError(ErrorKind.PROTOCOL_ERROR, "the server does not offer HTTP/2")
+        return pipe.protocol
 
     async def _hear_objection(self) -> None:
         """Why did a TLS 1.3 server hang up on the request? Raises ``TargetError`` when it says so.

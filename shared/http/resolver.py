@@ -40,9 +40,7 @@ class SystemResolver:
         self._busy = 0
 
     async def resolve(self, host: str, family: Family) -> tuple[str, ...]:
-        if version := _literal_version(host):
-            if family not in {"auto", version}:
-                raise name_error(socket.gaierror(socket.EAI_ADDRFAMILY, "wrong family"), host)
+        if literal(host, family):
             return (host,)
         answer = await self._look_up(host, family)
         if isinstance(answer, OSError):
@@ -88,6 +86,14 @@ def _getaddrinfo(host: str, family: Family) -> tuple[str, ...] | OSError:
     except UnicodeError:
         return socket.gaierror(socket.EAI_NONAME, "not a name")
     return tuple(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+def literal(host: str, family: Family) -> bool:
+    """Whether the host is an address, which needs no lookup; raises ``TargetError`` for one of another family."""
+    version = _literal_version(host)
+    if version and family not in {"auto", version}:
+        raise name_error(socket.gaierror(socket.EAI_ADDRFAMILY, "wrong family"), host)
+    return version is not None
 
 
 @lru_cache(maxsize=4096)

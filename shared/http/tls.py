@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,11 +23,17 @@ _DER = 2  # the interpreter's own constant for it is private
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """What a context depends on: few different ones exist in a process. ``ca_file`` replaces the system's roots."""
+    """What a context depends on: few different ones exist in a process. ``ca_file`` replaces the system's roots.
+
+    ``client`` is shown to a server that demands a certificate: PEM, the certificates before the key.
+    ``lenient`` shakes hands also where protocol or keys are too weak, to see and name them: nothing may be sent.
+    """
 
     verify: bool = True
     alpn: tuple[str, ...] = ()
     ca_file: Path | None = None
+    lenient: bool = False
+    client: str | None = None
 
 
 @lru_cache(maxsize=64)
@@ -35,8 +42,13 @@ def shared_context(settings: TlsSettings) -> ssl.SSLContext:
     # Built by hand: ``create_default_context`` adds strict RFC 5280 checks from Python 3.13 on, which refuse
     # certificates that every browser takes.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if settings.lenient:
+        context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+        context.set_ciphers("ALL:@SECLEVEL=0")
     if settings.alpn:
         context.set_alpn_protocols(list(settings.alpn))
+    if settings.client:
+        _load_client(context, settings.client)
     if not settings.verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -45,6 +57,18 @@ def shared_context(settings: TlsSettings) -> ssl.SSLContext:
     else:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     return context
+
+
+def _load_client(context: ssl.SSLContext, pem: str) -> None:
+    # The interpreter reads certificates from files only; this one is removed before anybody else sees it.
+    with tempfile.NamedTemporaryFile("w", suffix=".pem", encoding="ascii") as file:
+        file.write(pem)
+        file.flush()
+        try:
+            context.load_cert_chain(file.name)
+        except ssl.SSLError as error:
+            told = f"the client certificate cannot be used: {_plain(error.reason or 'unknown')}"
+            raise TargetError(ErrorKind.CONFIG_ERROR, told) from None
 
 
 class TlsPipe:
@@ -94,6 +118,11 @@ class TlsPipe:
 
     def pending(self) -> bytes:
         return self._outgoing.read()
+
+    @property
+    def protocol(self) -> str | None:
+        """What both sides agreed to speak (ALPN), if anything."""
+        return self._object.selected_alpn_protocol()
 
     @property
     def has_input(self) -> bool:

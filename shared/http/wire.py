@@ -62,6 +62,11 @@ class Wire(asyncio.Protocol):
         if self._end:
             receiver.ended(self._end[0])
 
+    def detach(self, unread: bytes = b"") -> None:
+        """Take over from a receiver that has done its part; what it did not use goes to the next one."""
+        self._receiver = None
+        self._early = [unread] if unread else []
+
     def send(self, data: bytes) -> None:
         if self._transport is None or self._end:
             return  # ``ended`` says why nothing will be answered

@@ -48,4 +48,8 @@ def _document(row: Row[*tuple[Any, ...]]) -> ResultDocument:
         assertions=detail.assertions,
         trigger=row.trigger,
         revision=row.revision,
+        tcp=detail.tcp,
+        dns=detail.dns,
+        ping=detail.ping,
+        evidence=detail.evidence,
     )

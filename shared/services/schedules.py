@@ -34,14 +34,14 @@ from shared.messaging.streams import bucket_subject
 log = structlog.get_logger(__name__)
 
 BATCH = 500
-POLL_SECONDS = 1.0
+POLL_SECONDS = 2.0
 RECONCILE_SECONDS = 15.0
 # A deletion is remembered long enough for every reader to have seen it, then takes no room any more.
 _DELETE_HEADERS = {"KV-Operation": "PURGE", "Nats-Rollup": "sub", "Nats-TTL": "3600s"}
 
 
 class ScheduleRelay:
-    """Moves outbox rows into the bucket: at once when woken, else every second."""
+    """Moves outbox rows into the bucket: at once when woken, else every two seconds."""
 
     def __init__(self, database: Database, publisher: Publisher, clock: Clock) -> None:
         self._database, self._publisher, self._clock = database, publisher, clock

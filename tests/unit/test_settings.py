@@ -21,7 +21,9 @@ def test_lists_are_split_at_commas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOCSIN_NATS_URL", "nats://a:4222, nats://b:4222")
     monkeypatch.setenv("TOCSIN_ALLOWED_NETWORKS", "10.0.0.0/8,fd00::/8")
     monkeypatch.setenv("TOCSIN_SECRET_KEYS", f"{'a' * 32},{'b' * 40}")
+    monkeypatch.setenv("TOCSIN_NATS_REPLICAS", "3")
     settings = load(WorkerSettings)
+    assert settings.nats_replicas == 3
     assert settings.nats_url == ["nats://a:4222", "nats://b:4222"]
     assert [str(network) for network in settings.allowed_networks] == ["10.0.0.0/8", "fd00::/8"]
     assert [len(key.get_secret_value()) for key in settings.secret_keys] == [32, 40]
@@ -37,6 +39,7 @@ def test_lists_are_split_at_commas(monkeypatch: pytest.MonkeyPatch) -> None:
         ("TOCSIN_METRICS_PORT", "70000", "less than or equal to 65535"),
         ("TOCSIN_ALLOWED_NETWORKS", "10.0.0.0/33", "TOCSIN_ALLOWED_NETWORKS"),
         ("TOCSIN_LOG_FORMAT", "xml", "json"),
+        ("TOCSIN_NATS_REPLICAS", "2", "1, 3 or 5"),
         ("TOCSIN_WORKER_CONCURRENCY", "many", "integer"),
     ],
 )

@@ -11,7 +11,17 @@ from pydantic import AwareDatetime, BaseModel, Field
 from api.cursors import Cursor, Limit
 from shared.domain.checks import Strict
 from shared.domain.errors import CheckError
-from shared.domain.result import AssertionOutcome, HttpFacts, ResultStatus, Timings, TlsFacts
+from shared.domain.result import (
+    AssertionOutcome,
+    DnsFacts,
+    Evidence,
+    HttpFacts,
+    PingFacts,
+    ResultStatus,
+    TcpFacts,
+    Timings,
+    TlsFacts,
+)
 
 _FIRST, _LAST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2262, 1, 1, tzinfo=UTC)
 Moment = Annotated[AwareDatetime | None, Field(ge=_FIRST, le=_LAST)]
@@ -39,6 +49,10 @@ class ResultRead(BaseModel):
     timings_ms: Timings
     http: HttpFacts | None
     tls: TlsFacts | None
+    tcp: TcpFacts | None
+    dns: DnsFacts | None
+    ping: PingFacts | None
+    evidence: Evidence | None
     assertions: list[AssertionOutcome]
     trigger: Literal["schedule", "manual"]
     revision: int

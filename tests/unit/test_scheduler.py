@@ -7,17 +7,26 @@ from dataclasses import dataclass
 from uuid import UUID
 
 import msgspec
+import pytest
+from taskiq import InMemoryBroker, ScheduledTask, ScheduleSource
+from taskiq.exceptions import ScheduledTaskCancelledError
 
 from monitoring_scheduler.dispatch import Dispatcher
-from monitoring_scheduler.loop import LOOKBACK_MS, OVERDUE_MS, SchedulerLoop
+from monitoring_scheduler.scheduler import K8sScheduler
 from shared.contracts.wire import Progress, Schedule
 from shared.domain.slots import Cadence, slots_between
+from shared.messaging.schedule_source import LOOKBACK_MS, OVERDUE_MS, HAScheduleSource
 from shared.testing.clock import FakeClock
 from shared.testing.queue import FakeSender
 
 MONITOR = UUID(int=1)
 START = 1_800_000_000_000
 INTERVAL = 10_000
+
+
+class NoSchedules(ScheduleSource):
+    async def get_schedules(self) -> list[ScheduledTask]:
+        return []
 
 
 @dataclass
@@ -31,26 +40,27 @@ class Node:
     def __init__(self, *, leads: bool) -> None:
         self.clock = FakeClock(START)
         self.lease = FakeLease(leads)
-        self.loop = SchedulerLoop("node", self.lease, self.clock)
+        self.source = HAScheduleSource(NoSchedules(), self.lease, self.clock)
         self.sender = FakeSender()
-        self.dispatcher = Dispatcher(self.sender, self.clock, lambda: self.loop.dispatching)
+        self.dispatcher = Dispatcher(self.sender, self.clock, lambda: self.source.may_send)
+        self.scheduler = K8sScheduler("node", InMemoryBroker(), self.source, self.dispatcher, self.clock)
 
     def schedule(self, starts_at_ms: int) -> None:
         value = Schedule(MONITOR, UUID(int=9), 1, INTERVAL, starts_at_ms, ("default",), msgspec.Raw(b"{}"))
-        self.loop.schedule_changed(str(MONITOR), msgspec.json.encode(value))
+        self.source.schedule_changed(str(MONITOR), msgspec.json.encode(value))
 
     def leader_reports(self, done_until_ms: int, planned_until_ms: int | None = None) -> None:
         planned = done_until_ms if planned_until_ms is None else planned_until_ms
-        self.loop.progress_reported(Progress(done_until_ms, planned, "other"))
+        self.source.progress_reported(Progress(done_until_ms, planned, "other"))
 
     async def pass_(self) -> list[int]:
         """One pass; answers the slots that were sent as checks."""
-        self.loop.last_pass = self.clock.monotonic()
+        self.scheduler._last_pass = self.clock.monotonic()
         return await self.late_pass()
 
     async def late_pass(self) -> list[int]:
         """One pass after whatever time went by since the last one."""
-        self.loop.step(self.dispatcher)
+        self.scheduler.step()
         await self.dispatcher.flush()
         sent = self.sender.take()
         for message in sent:
@@ -109,7 +119,7 @@ async def test_a_restarted_scheduler_resumes_where_the_report_stands() -> None:
     node = Node(leads=True)
     node.leader_reports(START - 1)
     node.schedule(START - 1_000_000)
-    node.loop.warm = True
+    node.source.schedules_loaded()
     node.clock.advance(INTERVAL / 1000)
     assert await node.pass_() == slots(START - 1, START + INTERVAL)
 
@@ -117,9 +127,9 @@ async def test_a_restarted_scheduler_resumes_where_the_report_stands() -> None:
 async def test_a_schedule_that_was_lost_and_restored_loses_no_slot() -> None:
     node = Node(leads=True)
     node.schedule(START)
-    node.loop.warm = True
+    node.source.schedules_loaded()
     await node.pass_()
-    node.loop.schedule_changed(str(MONITOR), None)
+    node.source.schedule_changed(str(MONITOR), None)
     node.clock.advance(INTERVAL / 1000)
     await node.pass_()
     node.schedule(START)
@@ -128,7 +138,7 @@ async def test_a_schedule_that_was_lost_and_restored_loses_no_slot() -> None:
 
 async def test_a_monitor_whose_schedule_arrives_late_gets_its_first_slot() -> None:
     node = Node(leads=True)
-    node.loop.warm = True
+    node.source.schedules_loaded()
     node.leader_reports(START)
     node.clock.advance(2.0)
     node.schedule(START + 500)
@@ -137,7 +147,7 @@ async def test_a_monitor_whose_schedule_arrives_late_gets_its_first_slot() -> No
 
 async def test_a_very_old_schedule_reaches_back_no_further_than_the_message_ids() -> None:
     node = Node(leads=True)
-    node.loop.warm = True
+    node.source.schedules_loaded()
     node.schedule(START - 100_000_000)
     [newest] = await node.pass_()
     assert START - LOOKBACK_MS < newest <= START
@@ -146,8 +156,8 @@ async def test_a_very_old_schedule_reaches_back_no_further_than_the_message_ids(
 async def test_an_unreadable_schedule_leaves_the_others_alone() -> None:
     node = Node(leads=True)
     node.schedule(START)
-    node.loop.schedule_changed(str(UUID(int=2)), b"\x80\x04pickle")
-    node.loop.schedule_changed(str(MONITOR), b"{}")
+    node.source.schedule_changed(str(UUID(int=2)), b"\x80\x04pickle")
+    node.source.schedule_changed(str(MONITOR), b"{}")
     assert await node.pass_() == [START]
 
 
@@ -163,10 +173,10 @@ async def test_a_report_from_the_future_is_not_believed() -> None:
 async def test_the_report_stops_before_the_oldest_open_slot() -> None:
     node = Node(leads=True)
     node.schedule(START)
-    node.loop.step(node.dispatcher)
-    assert node.loop.report(node.dispatcher) == Progress(START - 1, START, "node")
+    node.scheduler.step()
+    assert node.scheduler.report() == Progress(START - 1, START, "node")
     await node.pass_()
-    assert node.loop.report(node.dispatcher).done_until_ms == START
+    assert node.scheduler.report().done_until_ms == START
 
 
 async def test_a_scheduler_that_wakes_from_a_freeze_waits_for_the_reports_it_missed() -> None:
@@ -186,7 +196,22 @@ async def test_a_scheduler_that_was_cut_off_waits_for_the_reports_it_missed() ->
     node.schedule(START)
     node.leader_reports(START)
     node.clock.advance(INTERVAL / 1000)
-    node.loop.distrust_reports()
+    node.source.distrust_reports()
     assert await node.pass_() == []
     node.clock.advance(OVERDUE_MS / 1000)
     assert await node.pass_() == slots(START, START + INTERVAL + OVERDUE_MS)
+
+
+async def test_a_task_that_goes_through_taskiq_is_cancelled_on_a_standby() -> None:
+    task = ScheduledTask(task_name="job", labels={}, args=[], kwargs={}, interval=5)
+    await Node(leads=True).source.pre_send(task)
+    with pytest.raises(ScheduledTaskCancelledError):
+        await Node(leads=False).source.pre_send(task)
+
+
+async def test_a_beat_that_stands_still_says_so() -> None:
+    node = Node(leads=True)
+    await node.pass_()
+    assert node.scheduler.problem() is None
+    node.clock.advance(11)
+    assert node.scheduler.problem() == "no planning pass for 11 s"

@@ -1,0 +1,157 @@
+"""The specification of kind ``http``: what to ask for, by which way, and what has to be true of the answer."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlencode
+
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+
+from shared.domain.assertions import BODY_SOURCES, Assertion
+from shared.domain.auth import Auth, ClientCertificate
+from shared.domain.headers import check_request_headers
+from shared.domain.redaction import secrets_of
+from shared.domain.route import NameServer, Proxy
+from shared.domain.spec import Strict, TlsOptions
+from shared.domain.url import parse_url, split_userinfo
+
+MAX_ASSERTIONS = 30
+MAX_BODY = 65536
+
+
+class JsonBody(Strict):
+    """Any JSON value, sent as ``application/json``."""
+
+    kind: Literal["json"] = "json"
+    value: Any
+
+    @field_validator("value")
+    @classmethod
+    def _sendable(cls, value: Any) -> Any:
+        try:
+            size = len(json.dumps(value, allow_nan=False, ensure_ascii=False).encode())
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(f"this cannot be sent as JSON: {error}") from None
+        if size > MAX_BODY:
+            raise ValueError(f"the value is longer than {MAX_BODY} bytes as JSON")
+        return value
+
+    def encode(self) -> tuple[str, bytes]:
+        """The content type, and what is sent."""
+        text = json.dumps(self.value, ensure_ascii=False, separators=(",", ":"))
+        return "application/json", text.encode()
+
+
+class FormBody(Strict):
+    """Fields of a form, as ``application/x-www-form-urlencoded``; those whose names sound secret are sealed."""
+
+    kind: Literal["form"] = "form"
+    fields: Annotated[dict[str, Annotated[str, Field(max_length=8192)]], Field(min_length=1, max_length=100)]
+
+    def encode(self) -> tuple[str, bytes]:
+        """The content type, and what is sent."""
+        return "application/x-www-form-urlencoded", urlencode(self.fields).encode("ascii")
+
+
+def _body_kind(body: Any) -> str | None:
+    if isinstance(body, str):
+        return "text"
+    kind = body.get("kind") if isinstance(body, dict) else getattr(body, "kind", None)
+    return kind if isinstance(kind, str) else None
+
+
+Body = Annotated[
+    Annotated[Annotated[str, Field(max_length=MAX_BODY)], Tag("text")]
+    | Annotated[JsonBody, Tag("json")]
+    | Annotated[FormBody, Tag("form")],
+    Discriminator(
+        _body_kind,
+        custom_error_type="body_kind",
+        custom_error_message='write text, {"kind": "json", "value": …} or {"kind": "form", "fields": {…}}',
+    ),
+]
+
+
+class HttpTls(TlsOptions):
+    """The options of every handshake, and what the checker shows of itself."""
+
+    client_certificate: Annotated[
+        ClientCertificate | None, Field(description="Shown to a server that demands one.")
+    ] = None
+
+
+class HttpCheck(Strict):
+    """One request. User and password inside ``url`` are moved into ``auth``."""
+
+    kind: Literal["http"] = "http"
+    url: Annotated[str, Field(min_length=8, max_length=2048, description="An http or https address.")]
+    method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] = "GET"
+    headers: Annotated[
+        dict[str, str], Field(max_length=50, description="Sent as typed; they replace our own of the same name.")
+    ] = {}
+    body: Annotated[Body | None, Field(description="Text, a JSON value or the fields of a form.")] = None
+    auth: Annotated[Auth | None, Field(description="`basic`, `digest`, `bearer` or `oauth2`.")] = None
+    follow_redirects: Annotated[bool, Field(description="When false, a redirect is itself the answer.")] = True
+    max_redirects: Annotated[int, Field(ge=0, le=20, description="One more is a `redirect_loop`.")] = 10
+    ip_family: Annotated[
+        Literal["auto", "4", "6"], Field(description="`auto` races over all addresses of the name.")
+    ] = "auto"
+    http_version: Annotated[
+        Literal["auto", "1.1", "2"],
+        Field(description="`auto` lets the server choose in the TLS handshake; `2` fails when it has no HTTP/2."),
+    ] = "1.1"
+    resolver: Annotated[
+        list[NameServer],
+        Field(max_length=4, description="Name servers to ask instead of the system's, as `address:port`."),
+    ] = []
+    proxy: Annotated[Proxy | None, Field(description="An HTTP or SOCKS5 proxy to go through.")] = None
+    tls: HttpTls = HttpTls()
+    invert: Annotated[bool, Field(description="Being down is what is expected; see below.")] = False
+    assertions: Annotated[list[Assertion], Field(max_length=MAX_ASSERTIONS)] = []
+
+    @model_validator(mode="before")
+    @classmethod
+    def _userinfo_becomes_auth(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or not isinstance(data.get("url"), str) or "@" not in data["url"]:
+            return data
+        try:
+            url, userinfo = split_userinfo(data["url"])
+        except ValueError:
+            return data  # the field's own check words the fault
+        if userinfo is None:
+            return data
+        if data.get("auth") is not None:
+            raise ValueError("user and password are given in the URL and in 'auth': remove them from the URL")
+        return {**data, "url": url, "auth": {"kind": "basic", "username": userinfo[0], "password": userinfo[1]}}
+
+    @field_validator("url")
+    @classmethod
+    def _dialable(cls, url: str) -> str:
+        parse_url(url)
+        return url
+
+    @field_validator("headers")
+    @classmethod
+    def _sendable(cls, headers: dict[str, str]) -> dict[str, str]:
+        check_request_headers(headers)
+        return headers
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.method == "HEAD":
+            if self.body is not None:
+                raise ValueError("body: a HEAD request carries none: use POST, or remove the body")
+            if any(assertion.source in BODY_SOURCES for assertion in self.assertions):
+                raise ValueError("assertions: the answer to HEAD has no body to look at: use GET")
+        if self.auth and any(name.lower() == "authorization" for name in self.headers):
+            raise ValueError("headers: Authorization and 'auth' exclude each other: keep one of them")
+        if self.proxy and self.resolver:
+            raise ValueError("resolver: behind a proxy it is the proxy that resolves names: keep one of them")
+        return self
+
+    @cached_property
+    def secrets(self) -> tuple[str, ...]:
+        """Every secret of this check in the forms in which an answer might repeat it."""
+        return secrets_of(self)

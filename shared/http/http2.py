@@ -1,0 +1,146 @@
+"""One request and its answer in HTTP/2 (RFC 9113): one stream on a connection of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.events import (
+    ConnectionTerminated,
+    DataReceived,
+    Event,
+    ResponseReceived,
+    StreamEnded,
+    StreamReset,
+)
+from h2.exceptions import H2Error
+from h2.settings import SettingCodes
+from hpack.exceptions import HPACKError
+from hyperframe.exceptions import HyperframeError
+
+from shared.domain.errors import ErrorKind
+from shared.http.answer import BODY_LIMIT, HEADER_LIMIT, Answer, empty_reply, header_text
+from shared.http.errors import HttpError, TargetError
+from shared.http.request import Request
+from shared.http.stopwatch import Stopwatch
+
+ALPN = "h2"
+_CONTROL_LIMIT = 262144
+"""Bytes of frames beside the body; a server that sends more is not answering."""
+_WINDOW = 2 * BODY_LIMIT  # more than is ever read: no server waits for us to open the window
+_CONFIGURATION = H2Configuration(client_side=True, header_encoding=None)
+_LIBRARY_ERRORS = (H2Error, HPACKError, HyperframeError)
+
+
+class Http2Reader(Answer):
+    """An answer in HTTP/2, and what has to be said to get it. ``send`` writes to the wire."""
+
+    def __init__(
+        self,
+        method: str,
+        stopwatch: Stopwatch,
+        send: Callable[[bytes], None],
+        *,
+        wants_body: bool,
+        follows: bool,
+        limit: int = BODY_LIMIT,
+    ) -> None:
+        super().__init__(method, stopwatch, wants_body=wants_body, follows=follows, limit=limit)
+        self._send = send
+        self._connection = H2Connection(_CONFIGURATION)
+        self._stream = 1
+        self._unsent = b""
+        self._received = 0
+
+    def ask(self, request: Request) -> None:
+        """Send the preface and the request; raises ``TargetError`` (config_error) for one that cannot be sent."""
+        connection, body = self._connection, request.body or b""
+        fields = request.http2_fields()
+        connection.update_settings(
+            {
+                SettingCodes.ENABLE_PUSH: 0,
+                SettingCodes.INITIAL_WINDOW_SIZE: _WINDOW,
+                SettingCodes.MAX_HEADER_LIST_SIZE: HEADER_LIMIT,
+            }
+        )
+        connection.initiate_connection()
+        connection.increment_flow_control_window(_WINDOW)
+        connection.send_headers(self._stream, fields, end_stream=not body)
+        self._unsent = body
+        self._send_body()
+        self._flush()
+
+    # What the wire calls.
+
+    def received(self, data: bytes) -> None:
+        if self.done.done():
+            return
+        self._received += len(data)
+        try:
+            for event in self._connection.receive_data(data):
+                self._take(event)
+            self._send_body()
+        except _LIBRARY_ERRORS as error:
+            told = f"the answer is not valid HTTP/2: {str(error)[:200] or type(error).__name__}"
+            self._fail(TargetError(ErrorKind.PROTOCOL_ERROR, told))
+        if self._received > _CONTROL_LIMIT + 16 * self.body_bytes:
+            self._fail(TargetError(ErrorKind.PROTOCOL_ERROR, "the server sends frames without an answer"))
+        self._flush()
+
+    def ended(self, error: HttpError | None) -> None:
+        if self.done.done():
+            return
+        if error is not None:
+            self._fail(error)
+        elif not self._received:
+            self._fail(empty_reply())
+        else:
+            self._incomplete()
+
+    # Between the two.
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case ResponseReceived(stream_id=self._stream, headers=headers) if headers:
+                self._first_byte()
+                self._take_head(headers)
+            case DataReceived(stream_id=self._stream, data=data) if data:
+                self._piece(data)
+            case StreamEnded(stream_id=self._stream):
+                self._complete()
+            case StreamReset(stream_id=self._stream, error_code=code):
+                self._fail(_refusal("reset the stream", code))
+            case ConnectionTerminated(error_code=code, last_stream_id=last) if code or not last:
+                self._fail(_refusal("ended the connection", code))
+            case _:
+                pass
+
+    def _take_head(self, headers: list[tuple[bytes, bytes]]) -> None:
+        fields = [(name.decode("latin-1"), header_text(value)) for name, value in headers]
+        self.headers = [field for field in fields if not field[0].startswith(":")]
+        status = dict(fields).get(":status", "")
+        if not (status.isascii() and status.isdigit() and len(status) == 3):
+            self._fail(TargetError(ErrorKind.PROTOCOL_ERROR, f"{status[:20]!r} is no HTTP/2 status"))
+            return
+        self._head(int(status), "2")
+
+    def _send_body(self) -> None:
+        """As much of the body as the server's window takes; the rest follows when it opens."""
+        while self._unsent:
+            window = self._connection.local_flow_control_window(self._stream)
+            size = min(window, self._connection.max_outbound_frame_size, len(self._unsent))
+            if size <= 0:
+                return
+            piece, self._unsent = self._unsent[:size], self._unsent[size:]
+            self._connection.send_data(self._stream, piece, end_stream=not self._unsent)
+
+    def _flush(self) -> None:
+        if data := self._connection.data_to_send():
+            self._send(data)
+
+
+def _refusal(what: str, code: ErrorCodes | int | None) -> TargetError:
+    name = code.name if isinstance(code, ErrorCodes) else f"error {code}"
+    return TargetError(ErrorKind.PROTOCOL_ERROR, f"the server {what} ({name})")

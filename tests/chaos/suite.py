@@ -1,0 +1,89 @@
+"""Plays a fault on a running installation and judges the books afterwards."""
+
+from __future__ import annotations
+
+import asyncpg
+
+from shared.testing.tocsin import eventually
+from tests.chaos.books import ON_TIME_MS, Books, read_books, run_twice
+from tests.chaos.faults import Fault
+from tests.chaos.installation import Installation, clock
+from tests.chaos.report import Row
+
+CALM_SECONDS = 90.0
+SETTLED_SECONDS = 45.0
+_BEFORE_MS = 15_000
+
+
+async def play(chaos: Installation, fault: Fault) -> Row:
+    """One row of the table: the span from just before the fault until all monitors are checked on time again."""
+    await chaos.leader()
+    begins_ms = clock.now_ms()
+    mended_ms = await fault.play(chaos)
+    await all_on_time_after(chaos, max(mended_ms, clock.now_ms()))
+    ends_ms = clock.now_ms()
+    books = await settled_books(chaos, begins_ms, ends_ms)
+    return _judge(fault, books, mended_ms, await _extra_runs(chaos, begins_ms, ends_ms))
+
+
+async def all_on_time_after(chaos: Installation, moment_ms: int) -> None:
+    """Return when every monitor was checked on time, in each of its regions, for a slot after this moment."""
+
+    async def on_time() -> bool:
+        try:
+            books = await read_books(chaos.database_url, moment_ms, clock.now_ms())
+        except (OSError, asyncpg.PostgresError):
+            return False
+        places = {(row.key.monitor_id, row.key.region) for row in books.run if row.lateness_ms <= ON_TIME_MS}
+        return len(places) == chaos.places
+
+    await eventually("every monitor is checked on time again", on_time, within=CALM_SECONDS, every=0.5)
+
+
+async def settled_books(chaos: Installation, begins_ms: int, ends_ms: int) -> Books:
+    """The books as soon as they balance, or as they stand after a while."""
+    deadline = clock.monotonic() + SETTLED_SECONDS
+
+    async def settled() -> Books | None:
+        books = await read_books(chaos.database_url, begins_ms, ends_ms)
+        return books if not books.unaccounted or clock.monotonic() > deadline else None
+
+    books: Books = await eventually("the books", settled, within=SETTLED_SECONDS + 10, every=0.5)
+    return books
+
+
+async def _extra_runs(chaos: Installation, begins_ms: int, ends_ms: int) -> list[tuple[str, int]]:
+    """Requests within the span that belong to no result; read from before it, for the checks under way there."""
+    books = await read_books(chaos.database_url, begins_ms - _BEFORE_MS, ends_ms)
+    requests = [entry for entry in await chaos.requests_since(books.begins_ms) if entry[1] <= ends_ms]
+    return [entry for entry in run_twice(books.run, requests, chaos.paths) if entry[1] > begins_ms]
+
+
+def _judge(fault: Fault, books: Books, mended_ms: int, extra: list[tuple[str, int]]) -> Row:
+    recovery_ms = max(0, books.recovered_ms() - mended_ms)
+    reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(books.reasons.items()))
+    found = {
+        f"{len(books.unaccounted)} unaccounted": bool(books.unaccounted),
+        f"{len(books.unscheduled)} not due": bool(books.unscheduled),
+        f"{len(books.doubled)} double results": bool(books.doubled),
+        f"{len(books.missed)} missed": bool(books.missed) and not fault.missed,
+        f"{len(books.alarms)} false alarms": bool(books.alarms),
+        f"{len(extra)} run twice": len(extra) > fault.reruns,
+        "recovery too slow": recovery_ms > fault.recovery * 1000,
+        "too late": fault.lateness is not None and books.latest_ms() > fault.lateness * 1000,
+    }
+    return Row(
+        fault=fault.name,
+        due=books.due,
+        run=len(books.run),
+        missed=len(books.missed),
+        unaccounted=len(books.unaccounted),
+        doubled=len(books.doubled),
+        run_twice=len(extra),
+        longest_gap_ms=books.longest_gap_ms(),
+        latest_ms=books.latest_ms(),
+        recovery_ms=recovery_ms,
+        bound_ms=round(fault.recovery * 1000),
+        reasons=reasons,
+        problems=tuple(problem for problem, is_true in found.items() if is_true),
+    )

@@ -1,0 +1,222 @@
+"""Questions to a scripted name server over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import dns.message
+import dns.rrset
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from monitoring_worker.probes.dns import DnsProbe
+from monitoring_worker.probes.runner import CheckRunner
+from shared.domain.checks import DnsCheck
+from shared.domain.clock import SystemClock
+from shared.domain.result import CheckVerdict, ResultStatus
+from shared.http.dns_query import DnsQuestion, system_servers
+from shared.http.door import Door
+from shared.http.errors import TargetError
+from shared.http.guard import AddressPolicy
+from shared.http.resolver import SystemResolver
+from tests.integration.probes.conftest import HERE
+from tests.integration.probes.name_server import Transport, code, name_server, records, truncated
+from tests.integration.probes.targets import closed_port
+
+MANY = [f"192.0.2.{number}" for number in range(1, 41)]
+
+
+async def ask(port: int, *, timeout: float = 3.0, **fields: Any) -> CheckVerdict:
+    spec = DnsCheck.model_validate({"name": "shop.example", "resolver": "127.0.0.1", "port": port, **fields})
+    return await CheckRunner(HERE).run(spec, timeout_seconds=timeout)
+
+
+def kind(verdict: CheckVerdict) -> str | None:
+    return verdict.error.kind.value if verdict.error else None
+
+
+@pytest.mark.parametrize(
+    ("record", "values", "shown"),
+    [
+        ("A", ["192.0.2.1", "192.0.2.2"], ["192.0.2.1", "192.0.2.2"]),
+        ("AAAA", ["2001:db8::1"], ["2001:db8::1"]),
+        ("CNAME", ["www.example."], ["www.example."]),
+        ("MX", ["10 mail.example.", "20 backup.example."], ["10 mail.example.", "20 backup.example."]),
+        ("NS", ["ns1.example."], ["ns1.example."]),
+        ("TXT", ['"v=spf1 " "-all"'], ["v=spf1 -all"]),
+        ("SRV", ["10 5 5060 sip.example."], ["10 5 5060 sip.example."]),
+        ("CAA", ['0 issue "ca.example"'], ['0 issue "ca.example"']),
+        ("SOA", ["ns.example. host.example. 1 2 3 4 5"], ["ns.example. host.example. 1 2 3 4 5"]),
+        ("PTR", ["host.example."], ["host.example."]),
+    ],
+)
+async def test_every_kind_of_record_is_read_and_compared(record: str, values: list[str], shown: list[str]) -> None:
+    async with name_server(records(record, *values)) as server:
+        verdict = await ask(server.port, record=record, match="equals", expected=shown)
+    assert verdict.status is ResultStatus.UP, verdict.error
+    assert verdict.dns
+    assert sorted(verdict.dns.records) == sorted(shown)
+    assert (verdict.dns.rcode, verdict.dns.transport, verdict.dns.ttl_seconds) == ("NOERROR", "udp", 300)
+    assert verdict.dns.server == f"127.0.0.1:{server.port}"
+    assert 0 < verdict.timings_ms.dns <= verdict.timings_ms.total
+
+
+async def test_a_reverse_name_is_made_of_an_address() -> None:
+    names: list[str] = []
+
+    def script(query: dns.message.Message, transport: Transport) -> bytes | None:
+        names.append(str(query.question[0].name))
+        return records("PTR", "host.example.")(query, transport)
+
+    async with name_server(script) as server:
+        verdict = await ask(server.port, name="192.0.2.7", record="PTR", expected=["host.example"])
+    assert verdict.status is ResultStatus.UP, verdict.error
+    assert names == ["7.2.0.192.in-addr.arpa."]
+
+
+@pytest.mark.parametrize(
+    ("rcode", "expected"),
+    [
+        ("NXDOMAIN", "dns_nxdomain"),
+        ("NOERROR", "dns_no_data"),
+        ("SERVFAIL", "dns_failure"),
+        ("REFUSED", "dns_failure"),
+        ("FORMERR", "dns_failure"),
+    ],
+)
+async def test_answer_codes_are_told_apart(rcode: str, expected: str) -> None:
+    async with name_server(code(rcode)) as server:
+        verdict = await ask(server.port, expected=["192.0.2.1"])
+    assert kind(verdict) == expected
+    assert verdict.dns
+    assert verdict.dns.rcode == rcode
+
+
+async def test_net_01_a_truncated_answer_is_asked_for_again_over_tcp() -> None:
+    async with name_server(truncated(records("A", *MANY))) as server:
+        verdict = await ask(server.port, expected=["192.0.2.40"])
+        assert verdict.status is ResultStatus.UP, verdict.error
+        assert verdict.dns
+        assert (verdict.dns.count, verdict.dns.transport) == (40, "tcp")
+        assert server.asked == ["udp", "tcp"]
+
+
+async def test_net_01_without_tcp_it_stays_truncated_and_is_no_mismatch() -> None:
+    async with name_server(truncated(records("A", *MANY)), tcp=False) as server:
+        verdict = await ask(server.port, expected=["192.0.2.40"])
+    assert kind(verdict) == "dns_truncated"
+    assert verdict.error
+    assert "refused the connection" in verdict.error.message
+
+
+async def test_net_01_a_silent_tcp_side_is_truncated_too() -> None:
+    async with name_server(truncated(lambda *_: None)) as server:
+        started = time.monotonic()
+        verdict = await ask(server.port, timeout=0.5)
+    assert kind(verdict) == "dns_truncated"
+    assert time.monotonic() - started < 1.5
+
+
+async def test_a_lost_question_is_asked_again() -> None:
+    lost = [True]
+
+    def script(query: dns.message.Message, transport: Transport) -> bytes | None:
+        return None if lost and lost.pop() else records("A", "192.0.2.1")(query, transport)
+
+    async with name_server(script) as server:
+        verdict = await ask(server.port)
+        assert verdict.status is ResultStatus.UP, verdict.error
+        assert server.asked == ["udp", "udp"]
+
+
+async def test_silence_is_a_timeout() -> None:
+    async with name_server(lambda *_: None) as server:
+        verdict = await ask(server.port, timeout=0.3)
+    assert kind(verdict) == "dns_timeout"
+    assert verdict.error
+    assert f"127.0.0.1:{server.port} did not answer" in verdict.error.message
+
+
+async def test_a_closed_port_is_a_failure_at_once() -> None:
+    started = time.monotonic()
+    assert kind(await ask(closed_port())) == "dns_failure"
+    assert time.monotonic() - started < 1
+
+
+async def test_an_answer_to_another_question_is_not_taken() -> None:
+    def forged(query: dns.message.Message, _: Transport) -> bytes:
+        other = dns.message.make_query("other.example", "A", id=query.id)
+        response = dns.message.make_response(other)
+        response.answer.append(dns.rrset.from_text("other.example.", 1, "IN", "A", "192.0.2.1"))
+        return response.to_wire()
+
+    def wrong_id(query: dns.message.Message, transport: Transport) -> bytes:
+        answer = records("A", "192.0.2.1")(query, transport)
+        assert answer
+        return bytes([answer[0] ^ 1]) + answer[1:]
+
+    async with name_server(forged) as server:
+        assert kind(await ask(server.port)) == "dns_failure"
+    async with name_server(wrong_id) as server:
+        assert kind(await ask(server.port, timeout=0.3)) == "dns_timeout"
+
+
+async def test_the_systems_servers_are_the_default_and_a_dead_one_costs_a_moment(tmp_path: Path) -> None:
+    assert system_servers("# x\nnameserver 192.0.2.1\nnameserver\t2001:db8::1\nnameserver junk\nsearch a\n") == (
+        ("192.0.2.1", 53),
+        ("2001:db8::1", 53),
+    )
+    assert system_servers("") == (("127.0.0.1", 53),)
+    async with name_server(records("A", "192.0.2.1")) as server:
+        question = DnsQuestion("shop.example.", "A")
+        servers = (("127.0.0.1", closed_port()), ("127.0.0.1", server.port))
+        answer = await question.ask(servers, time.monotonic)
+        assert answer.server == f"127.0.0.1:{server.port}"
+    # The system's own servers are the operator's choice: a policy for targets does not judge them.
+    configuration = tmp_path / "resolv.conf"
+    configuration.write_text("nameserver 127.0.0.1\n")
+    door = Door(AddressPolicy(), time.monotonic, SystemResolver())
+    seen = await DnsProbe(door, SystemClock(), configuration).observe(DnsCheck(name="shop.example"), 0.5)
+    assert seen.error is None or seen.error.kind != "blocked_target"
+
+
+@pytest.mark.parametrize("resolver", ["127.0.0.1", "::1", "::ffff:127.0.0.1", "169.254.169.254", "224.0.0.1"])
+async def test_sec_01_a_private_resolver_is_never_asked(resolver: str) -> None:
+    async with name_server(records("A", "192.0.2.1")) as canary:
+        spec = DnsCheck(name="shop.example", resolver=resolver, port=canary.port)
+        verdict = await CheckRunner(AddressPolicy()).run(spec, timeout_seconds=1)
+        assert kind(verdict) == "blocked_target"
+        assert canary.asked == []
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.data())
+def test_no_answer_breaks_the_reader(data: st.DataObject) -> None:
+    question = DnsQuestion("shop.example.", "TXT")
+    query = dns.message.from_wire(question._wire)
+    sound = records("TXT", '"one" "two"', "three")(query, "udp")
+    assert sound
+    wire = bytearray(sound)
+    changes = st.lists(st.tuples(st.integers(2, len(wire) - 1), st.integers(0, 255)), max_size=8)
+    for place, byte in data.draw(changes):
+        wire[place] = byte
+    cut = data.draw(st.integers(2, len(wire)))
+    junk = data.draw(st.binary(max_size=80))
+    kinds: set[str] = set()
+    for answer in (bytes(wire), bytes(wire[:cut]), bytes(wire[:2]) + junk):
+        try:
+            question._read(question._parsed(answer), "udp")
+        except TargetError as error:
+            kinds.add(error.error.kind.value)
+    assert kinds <= {"dns_failure"}
+
+
+async def test_fifty_questions_at_once_leave_no_socket_behind() -> None:
+    async with name_server(records("A", "192.0.2.1")) as server:
+        verdicts = await asyncio.gather(*(ask(server.port) for _ in range(50)))
+        assert {verdict.status for verdict in verdicts} == {ResultStatus.UP}
+    await asyncio.sleep(0)
