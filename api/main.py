@@ -30,6 +30,8 @@ from shared.process import Life, run_main, run_process
 from shared.services.check_desk import NatsCheckDesk
 from shared.services.housekeeping import keep_house_hourly
 from shared.services.schedules import Reconciler, ScheduleRelay
+from shared.services.slot_audit import SlotAuditor
+from shared.services.watchdog import Watchdog
 from shared.settings import load
 
 log = structlog.get_logger(__name__)
@@ -113,6 +115,9 @@ class Api:
         self._life.start("relay", relay.run())
         self._life.start("schedule mirror", bucket.run())
         self._life.start("reconciler", reconcile())
+        watchdog = Watchdog(database, connection, self._clock)
+        self._life.start("watchdog", watchdog.run())
+        self._life.start("slot audit", SlotAuditor(database, self._clock, watchdog.reasons).run())
         self._probes["relay"] = lambda: self._relay_problem(relay)
         return relay
 

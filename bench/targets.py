@@ -20,7 +20,7 @@ class Target(asyncio.Protocol):
     """Answers each request with 2 KiB and closes, as a fresh connection per check expects."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
 
     def data_received(self, data: bytes) -> None:
         if data.endswith(b"\r\n\r\n"):

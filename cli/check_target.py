@@ -86,7 +86,7 @@ def _where(target: str, place: str) -> dict[str, Any]:
 
 
 def _yes(text: str, target: str) -> bool:
-    words = {"": True, "1": True, "yes": True, "true": True, "0": False, "no": False, "false": False}
+    words = {"1": True, "yes": True, "true": True, "0": False, "no": False, "false": False}
     if text.lower() not in words:
         raise UsageError(f"{target}: tls is yes or no")
     return words[text.lower()]

@@ -126,7 +126,8 @@ class DataDirectory:
 def _choose_port(is_good: Callable[[int], bool]) -> int:
     # From a random place on, so that two installations that start together seldom try the same one.
     start = secrets.randbelow(len(_PORTS))
-    for port in (*_PORTS[start:], *_PORTS[:start]):
+    ports: list[int] = [*_PORTS[start:], *_PORTS[:start]]
+    for port in ports:
         if is_good(port):
             return port
     raise UsageError(f"no free port between {_PORTS.start} and {_PORTS.stop}")

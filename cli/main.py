@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from cli.check import check
+from cli.doctor import doctor
 from cli.errors import UsageError, usage_errors_on_stderr
 
 app = typer.Typer(
@@ -87,6 +88,7 @@ def migrate() -> None:
 
 
 app.command()(check)
+app.command()(doctor)
 
 
 @app.command(hidden=True)

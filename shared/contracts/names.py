@@ -16,6 +16,10 @@ LEADER_KEY: Final = "scheduler"
 PROGRESS_BUCKET: Final = "tocsin_progress"
 WATERMARK_KEY: Final = "watermark"
 
+BEATS_STREAM: Final = "BEATS"
+BEAT_SCHEDULE_SUBJECT: Final = "beats.schedule"
+BEAT_SUBJECT: Final = "beats.tick"
+
 RECORDER_CONSUMER: Final = "recorder"
 RUN_CHECK_TASK: Final = "run_check"
 

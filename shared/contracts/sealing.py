@@ -1,7 +1,8 @@
 """Secrets of a check at rest: sealed where a check is stored or queued, masked where it is shown.
 
 The stored form of a check is its JSON with every secret replaced by ``{"$sealed": "<token>"}``. What is secret
-is said by the check's own fields (``Secret``) and by the names of headers (``is_sensitive_header``).
+is said by the check's own fields (``Secret``) and by the names of headers and form fields
+(``is_sensitive_header``).
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from pydantic import BaseModel, TypeAdapter
 
-from shared.domain.checks import CheckSpec, HttpCheck, Secret, is_sensitive_header
+from shared.domain.checks import CheckSpec, FormBody, HttpCheck, Secret, is_sensitive_header
 
 MASK: Final = "********"
 MIN_KEY_LENGTH: Final = 32
 _SEAL: Final = "$sealed"
 # A map whose names users choose: "$sealed" is a valid name of a header, so the map itself is never a seal.
-_MAPS: Final = frozenset({"headers"})
+_MAPS: Final = frozenset({"headers", "fields"})
+# The body of a request is any JSON its user likes, so what looks like a seal there is none.
+_OPAQUE: Final = "value"
 _KEY_ADVICE: Final = (
     "it was sealed with a key that is not in TOCSIN_SECRET_KEYS: append the former key to that list"
 )
@@ -117,6 +120,8 @@ def _secret_paths(part: BaseModel, prefix: Path = ()) -> Iterator[Path]:
             yield (*prefix, name)
     if isinstance(part, HttpCheck):
         yield from (("headers", name) for name in part.headers if is_sensitive_header(name))
+    if isinstance(part, FormBody):
+        yield from ((*prefix, "fields", name) for name in part.fields if is_sensitive_header(name))
 
 
 def _find(stored: Any, path: Path) -> Any:
@@ -142,7 +147,7 @@ def _replace_seals(stored: StoredCheck, replace: Callable[[Mapping[str, str]], s
 
 
 def _replace_seal(name: str, value: Any, replace: Callable[[Mapping[str, str]], str]) -> Any:
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or name == _OPAQUE:
         return value
     if _is_seal(value) and name not in _MAPS:
         return replace(value)

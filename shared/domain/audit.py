@@ -19,6 +19,7 @@ Place = tuple[UUID, str]
 # A worker may take a check this long after its slot (or one interval, if that is longer), and needs time to run it.
 PATIENCE_MS = 30_000
 MARGIN_MS = 60_000
+LONGEST_SETTLING_MS = 2 * 86_400_000 + MARGIN_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +74,24 @@ class Books:
 Spans = Mapping[UUID, Span]
 
 
-def settled_spans(periods: Iterable[Period], after_ms: int, now_ms: int) -> dict[UUID, Span]:
-    """Per monitor the span from ``after_ms`` to where its slots have had all the time they may take."""
+def settled_ends(periods: Iterable[Period], now_ms: int) -> dict[UUID, int]:
+    """Per monitor the moment up to which its slots have had all the time they may take."""
     ends: dict[UUID, int] = {}
     for period in periods:
         monitor_id = period.cadence.monitor_id
         ends[monitor_id] = min(ends.get(monitor_id, now_ms), period.settled_until(now_ms))
+    return ends
+
+
+def spans_since(periods: Iterable[Period], after_ms: int, now_ms: int) -> dict[UUID, Span]:
+    """From ``after_ms`` on, as far as slots are settled; monitors with nothing settled since are left out."""
+    ends = settled_ends(periods, now_ms)
     return {monitor_id: Span(after_ms, end) for monitor_id, end in ends.items() if end > after_ms}
+
+
+def latest_spans(periods: Iterable[Period], length_ms: int, now_ms: int) -> dict[UUID, Span]:
+    """The last ``length_ms`` of each monitor that are settled: for slow monitors that is a while ago."""
+    return {monitor_id: Span(end - length_ms, end) for monitor_id, end in settled_ends(periods, now_ms).items()}
 
 
 def expected(periods: Iterable[Period], spans: Spans) -> Counter[Place]:

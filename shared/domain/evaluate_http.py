@@ -10,11 +10,12 @@ from shared.domain.assertions import Assertion, Operator
 from shared.domain.checks import HttpCheck
 from shared.domain.errors import CheckError, ErrorKind
 from shared.domain.evidence import http_evidence
+from shared.domain.headers import is_sensitive_header
 from shared.domain.json_schema import SchemaFailedError, first_fault
 from shared.domain.jsonpath import PathFailedError, find_values
 from shared.domain.judge import Judgement, UnreadableError, failed, judge, passed
 from shared.domain.observation import HttpObservation
-from shared.domain.redaction import redact_verdict
+from shared.domain.redaction import forms_of, redact_verdict
 from shared.domain.result import CertificateFacts, CheckVerdict, HttpFacts, ResultStatus
 from shared.domain.tls_rules import dated, tls_facts, weakness
 from shared.domain.url import parse_url
@@ -43,10 +44,17 @@ def http(spec: HttpCheck, seen: HttpObservation, now_ms: int) -> CheckVerdict:
         body_bytes=seen.body_bytes,
         final_url=seen.final_url,
     )
-    secrets = (*spec.secrets, *seen.secrets)
+    secrets = (*spec.secrets, *seen.secrets, *_shown_secrets(spec, seen))
     evidence = None if verdict.status is ResultStatus.UP else http_evidence(seen, secrets)
     verdict = replace(verdict, timings_ms=seen.timings, http=facts, tls=tls, evidence=evidence)
     return redact_verdict(verdict, secrets)
+
+
+def _shown_secrets(spec: HttpCheck, seen: HttpObservation) -> tuple[str, ...]:
+    """Values that assertions would quote although the name of their header sounds secret."""
+    asked = (assertion.path or "" for assertion in spec.assertions if assertion.source == "header")
+    names = {name.lower() for name in asked if is_sensitive_header(name)}
+    return forms_of(value for name, value in seen.headers if name in names) if names else ()
 
 
 def _unauthorised(spec: HttpCheck, seen: HttpObservation, verdict: CheckVerdict) -> CheckVerdict:

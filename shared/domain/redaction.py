@@ -34,7 +34,12 @@ _PARAMETER = re.compile(r"([?&;])([^=&;?\s\"'<>#]{1,100})=([^&;\s\"'<>#]+)")
 
 def secrets_of(spec: BaseModel) -> tuple[str, ...]:
     """The secrets of a specification in all forms in which an answer might repeat them, longest first."""
-    found = {form for secret in _declared(spec) for form in _forms(secret)}
+    return forms_of(_declared(spec))
+
+
+def forms_of(secrets: Iterable[str]) -> tuple[str, ...]:
+    """What ``hide`` takes: the secrets as they are and as they are written in URLs and JSON, longest first."""
+    found = {form for secret in secrets for form in _forms(secret)}
     return tuple(sorted((form for form in found if len(form) >= MIN_SECRET), key=lambda form: (-len(form), form)))
 
 

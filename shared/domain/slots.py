@@ -1,8 +1,9 @@
 """When a monitor is due: a pure function of its id, interval and starting point, so every process agrees.
 
 A monitor's slots are its starting point itself (a new or changed monitor is checked at once) and then
-``phase + n × interval``, leaving out one that would follow the first within moments. The phase is a hash of the id: it spreads monitors evenly over their interval, and a
-restart or another leader computes the very same slots, which is what makes a message id of them.
+``phase + n × interval``, leaving out one that would follow the first within moments. The phase is a hash of the id:
+it spreads monitors evenly over their interval, and a restart or another leader computes the very same slots, which
+is what makes a message id of them.
 """
 
 from __future__ import annotations

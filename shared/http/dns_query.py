@@ -28,6 +28,9 @@ Server = tuple[str, int]
 FIRST_WAIT = 1.0
 """Seconds before a question is asked again; each further time twice as long. UDP loses packets on good days."""
 
+LARGE = 4096
+"""Bytes of an answer that is read on a thread of its own."""
+
 _PAYLOAD = 1232  # what passes every path unfragmented
 _ID = slice(0, 2)
 
@@ -59,13 +62,21 @@ class DnsQuestion:
 
     async def ask(self, servers: Sequence[Server], monotonic: Callable[[], float]) -> DnsAnswer:
         """Ask in turn until one answers; raises ``TargetError``. The caller sets the deadline, which is silence."""
-        server, message = await self._over_udp(servers)
-        if not message.flags & dns.flags.TC:
-            return self._read(message, "udp")
+        server, data = await self._over_udp(servers)
+        if answer := await self._understood(data, "udp"):
+            return answer
         self.truncated = True
-        return self._read(await self._over_tcp(server, monotonic), "tcp")
+        answer = await self._understood(await self._over_tcp(server, monotonic), "tcp")
+        assert answer
+        return answer
 
-    async def _over_udp(self, servers: Sequence[Server]) -> tuple[Server, dns.message.Message]:
+    async def _understood(self, data: bytes, transport: Literal["udp", "tcp"]) -> DnsAnswer | None:
+        """Large answers are read beside the event loop: 64 KiB of records take a tenth of a second."""
+        if len(data) > LARGE:
+            return await asyncio.to_thread(self._read, data, transport)
+        return self._read(data, transport)
+
+    async def _over_udp(self, servers: Sequence[Server]) -> tuple[Server, bytes]:
         refusals: set[Server] = set()
         with contextlib.ExitStack() as open_sockets:
             listeners: dict[Server, _Listener] = {}
@@ -82,19 +93,19 @@ class DnsQuestion:
                 found = await _first_answer(listeners, wait, refusals)
                 if found:
                     self.server = written(found[0])
-                    return found[0], self._parsed(found[1])
+                    return found
                 if len(refusals) == len(set(servers)):
                     raise TargetError(ErrorKind.DNS_FAILURE, f"{self.server} refused: no name server listens there")
         raise AssertionError  # unreachable: the loop has no end of its own
 
-    async def _over_tcp(self, server: Server, monotonic: Callable[[], float]) -> dns.message.Message:
+    async def _over_tcp(self, server: Server, monotonic: Callable[[], float]) -> bytes:
         try:
             wire = await dial([server[0]], server[1], monotonic)
             try:
                 inbox = Inbox()
                 wire.attach(inbox)
                 wire.send(len(self._wire).to_bytes(2) + self._wire)
-                return self._parsed(await _framed(inbox))
+                return await _framed(inbox)
             finally:
                 wire.close()
         except HttpError as error:
@@ -115,7 +126,11 @@ class DnsQuestion:
             reason = str(error) or type(error).__name__
         raise TargetError(ErrorKind.DNS_FAILURE, f"{self.server} sent an answer that cannot be used: {reason}")
 
-    def _read(self, message: dns.message.Message, transport: Literal["udp", "tcp"]) -> DnsAnswer:
+    def _read(self, data: bytes, transport: Literal["udp", "tcp"]) -> DnsAnswer | None:
+        """Null for a truncated answer: its part of the records means nothing (RFC 2181 section 9)."""
+        message = self._parsed(data)
+        if transport == "udp" and message.flags & dns.flags.TC:
+            return None
         found = [rrset for rrset in message.answer if rrset.rdtype == self._kind]
         return DnsAnswer(
             server=self.server or "",

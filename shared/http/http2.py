@@ -16,7 +16,7 @@ from h2.events import (
     StreamReset,
 )
 from h2.exceptions import H2Error
-from h2.settings import SettingCodes
+from h2.settings import SettingCodes, Settings
 from hpack.exceptions import HPACKError
 from hyperframe.exceptions import HyperframeError
 
@@ -30,6 +30,11 @@ ALPN = "h2"
 _CONTROL_LIMIT = 262144
 """Bytes of frames beside the body; a server that sends more is not answering."""
 _WINDOW = 2 * BODY_LIMIT  # more than is ever read: no server waits for us to open the window
+_SETTINGS = {
+    SettingCodes.ENABLE_PUSH: 0,
+    SettingCodes.INITIAL_WINDOW_SIZE: _WINDOW,
+    SettingCodes.MAX_HEADER_LIST_SIZE: HEADER_LIMIT,
+}
 _CONFIGURATION = H2Configuration(client_side=True, header_encoding=None)
 _LIBRARY_ERRORS = (H2Error, HPACKError, HyperframeError)
 
@@ -58,13 +63,7 @@ class Http2Reader(Answer):
         """Send the preface and the request; raises ``TargetError`` (config_error) for one that cannot be sent."""
         connection, body = self._connection, request.body or b""
         fields = request.http2_fields()
-        connection.update_settings(
-            {
-                SettingCodes.ENABLE_PUSH: 0,
-                SettingCodes.INITIAL_WINDOW_SIZE: _WINDOW,
-                SettingCodes.MAX_HEADER_LIST_SIZE: HEADER_LIMIT,
-            }
-        )
+        connection.local_settings = Settings(client=True, initial_values=_SETTINGS)
         connection.initiate_connection()
         connection.increment_flow_control_window(_WINDOW)
         connection.send_headers(self._stream, fields, end_stream=not body)

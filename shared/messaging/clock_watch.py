@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
 from typing import Final
 
-import msgspec
 import structlog
 from nats.errors import Error as NatsError
 
 from shared.contracts.names import PROGRESS_BUCKET
 from shared.domain.clock import SteadyClock, to_milliseconds
 from shared.messaging.cancellation import is_cancelled
-from shared.messaging.connect import REQUEST_TIMEOUT_SECONDS, NatsConnection, describe
+from shared.messaging.connect import NatsConnection, describe
+from shared.messaging.errors import MessagingError
+from shared.messaging.stream_state import stream_state
 from shared.messaging.streams import bucket_stream
 
 LOOK_EVERY_SECONDS: Final = 2.0
@@ -21,12 +21,6 @@ LOOK_EVERY_SECONDS: Final = 2.0
 SMALL_STEP_MS: Final = 1_000
 
 _log = structlog.get_logger(__name__)
-
-
-class _Information(msgspec.Struct):
-    """The part of a stream's information that tells the server's time; absent in an error answer."""
-
-    ts: datetime | None = None
 
 
 class ClockWatch:
@@ -66,11 +60,9 @@ class ClockWatch:
             self.jump_ms = ahead
 
     async def _server_ms(self) -> int | None:
-        subject = f"$JS.API.STREAM.INFO.{bucket_stream(PROGRESS_BUCKET)}"
         try:
-            answer = await self._connection.client.request(subject, timeout=REQUEST_TIMEOUT_SECONDS)
-            told = msgspec.json.decode(answer.data, type=_Information).ts
-        except (NatsError, msgspec.DecodeError) as error:
+            told = (await stream_state(self._connection, bucket_stream(PROGRESS_BUCKET))).ts
+        except (NatsError, MessagingError) as error:
             _log.warning("the server did not tell the time", error=describe(error))
             return None
         return None if told is None else to_milliseconds(told)

@@ -31,5 +31,8 @@ consumer_reinitialisations = Counter(
     "tocsin_consumer_reinitialisations_total", "Times a consumer was set up anew after a fault."
 )
 queue_pending = Gauge("tocsin_queue_pending", "Messages waiting in a stream.", ["stream"])
+queue_oldest = Gauge("tocsin_queue_oldest_seconds", "Age of the oldest message in a stream.", ["stream"])
+monitors_blind = Gauge("tocsin_monitors_blind", "Active monitors without a verdict for three intervals.")
+watchdog_alarm = Gauge("tocsin_watchdog_alarm", "1 while this part of the work is not being done.", ["part"])
 results_stored = Counter("tocsin_results_stored_total", "Results written to PostgreSQL.")
 result_store_lag = Gauge("tocsin_result_store_lag_seconds", "Age of the oldest result in the last stored batch.")

@@ -6,30 +6,55 @@ without a word is found here and stored as missed, with a reason and a line in t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from shared.contracts.wire import ResultMessage
-from shared.db.repositories.audit import count_stored, periods_since, stored_keys
+from shared.db.repositories.audit import count_stored, periods_since, stored_keys, take_audit_lock
 from shared.db.repositories.results import store_results
 from shared.db.session import Database
-from shared.domain.audit import Books, differences, expected, settled_spans, suspects
+from shared.domain.audit import (
+    LONGEST_SETTLING_MS,
+    Books,
+    Period,
+    Spans,
+    differences,
+    expected,
+    latest_spans,
+    spans_since,
+    suspects,
+)
+from shared.domain.clock import Clock
 from shared.domain.errors import MissedReason
 from shared.domain.result import SlotKey, missed
 from shared.services.recording import row_of
 
 log = structlog.get_logger(__name__)
 
+EVERY_SECONDS = 60.0
+LENGTH_MS = 15 * 60_000
+FIRST_LENGTH_MS = 6 * 3_600_000
 _BATCH = 500
 _FOUND = "nothing was stored for this check; the slot audit found it"
 
 
-async def audit(session: AsyncSession, after_ms: int, now_ms: int) -> Books:
-    """The books from ``after_ms`` to where slots are settled. Reads only."""
+async def audit_since(session: AsyncSession, after_ms: int, now_ms: int) -> Books:
+    """The books from ``after_ms`` to where slots are settled. Reads only; for system sessions."""
     periods = await periods_since(session, after_ms)
-    spans = settled_spans(periods, after_ms, now_ms)
+    return await _balance(session, periods, spans_since(periods, after_ms, now_ms))
+
+
+async def audit_latest(session: AsyncSession, length_ms: int, now_ms: int) -> Books:
+    """The books of the last ``length_ms`` that are settled. Reads only; for system sessions."""
+    periods = await periods_since(session, now_ms - length_ms - LONGEST_SETTLING_MS)
+    return await _balance(session, periods, latest_spans(periods, length_ms, now_ms))
+
+
+async def _balance(session: AsyncSession, periods: Sequence[Period], spans: Spans) -> Books:
     if not spans:
         return Books()
     due = expected(periods, spans)
@@ -40,6 +65,32 @@ async def audit(session: AsyncSession, after_ms: int, now_ms: int) -> Books:
     looked_at = [period for period in periods if period.cadence.monitor_id in doubtful]
     unaccounted, unscheduled = differences(looked_at, spans, stored)
     return Books(due.total(), unaccounted, unscheduled)
+
+
+class SlotAuditor:
+    """Audits every minute, from one API process at a time."""
+
+    def __init__(self, database: Database, clock: Clock, reasons: Callable[[], Mapping[str, MissedReason]]) -> None:
+        self._database, self._clock, self._reasons = database, clock, reasons
+
+    async def run(self) -> None:
+        """Look back six hours at first, then a quarter of an hour every minute, until cancelled."""
+        length_ms = FIRST_LENGTH_MS
+        while True:
+            try:
+                await self.audit_once(length_ms)
+                length_ms = LENGTH_MS
+            except (SQLAlchemyError, OSError) as error:
+                log.warning("slots could not be audited", error=str(error).partition("\n")[0])
+            await asyncio.sleep(EVERY_SECONDS)
+
+    async def audit_once(self, length_ms: int) -> int:
+        """Audit, and account for what was lost; answers how many slots that were."""
+        async with self._database.system() as session:
+            if not await take_audit_lock(session):
+                return 0
+            books = await audit_latest(session, length_ms, self._clock.now_ms())
+        return await account(self._database, books, self._reasons())
 
 
 async def account(database: Database, books: Books, reasons: Mapping[str, MissedReason]) -> int:

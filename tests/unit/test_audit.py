@@ -7,7 +7,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.domain.audit import Period, Span, differences, expected, settled_spans, suspects
+from shared.domain.audit import Period, Span, differences, expected, latest_spans, spans_since, suspects
 from shared.domain.planner import plan
 from shared.domain.result import SlotKey
 from shared.domain.slots import Cadence
@@ -77,7 +77,9 @@ def test_a_changed_cadence_is_looked_at_even_when_the_numbers_agree() -> None:
 
 def test_a_slot_is_not_called_lost_while_it_may_still_be_run() -> None:
     periods = [Period(Cadence(ONE, 5_000, 0), ("eu",)), Period(Cadence(TWO, 3_600_000, 0), ("eu",))]
-    spans = settled_spans(periods, START - 10_000_000, START)
-    assert spans[ONE].until_ms == START - 120_000
-    assert spans[TWO].until_ms == START - 2 * 3_600_000 - 60_000
-    assert settled_spans(periods, START - 60_000, START) == {}
+    settled = {ONE: START - 120_000, TWO: START - 2 * 3_600_000 - 60_000}
+    since = spans_since(periods, START - 10_000_000, START)
+    assert since == {monitor_id: Span(START - 10_000_000, end) for monitor_id, end in settled.items()}
+    assert spans_since(periods, START - 60_000, START) == {}
+    latest = latest_spans(periods, 900_000, START)
+    assert latest == {monitor_id: Span(end - 900_000, end) for monitor_id, end in settled.items()}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
-from h2.events import DataReceived, RequestReceived, StreamEnded, WindowUpdated
+from h2.events import DataReceived, RequestReceived, StreamEnded
 
 Reply = Callable[[H2Connection, "Received"], None]
 
@@ -28,6 +28,7 @@ class Received:
 class Http2Target:
     port: int = 0
     requests: list[Received] = field(default_factory=list)
+    transports: list[asyncio.BaseTransport] = field(default_factory=list)
 
     def url(self, path: str = "/", *, scheme: str = "https") -> str:
         return f"{scheme}://127.0.0.1:{self.port}{path}"
@@ -54,6 +55,7 @@ class _Server(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
+        self._target.transports.append(transport)
         self._connection.initiate_connection()
         self._flush()
 
@@ -67,8 +69,6 @@ class _Server(asyncio.Protocol):
             elif isinstance(event, StreamEnded):
                 self._target.requests.append(self._request)
                 self._reply(self._connection, self._request)
-            elif isinstance(event, WindowUpdated):
-                pass
         self._flush()
 
     def _flush(self) -> None:
@@ -87,3 +87,6 @@ async def serve_http2(reply: Reply, tls: ssl.SSLContext | None) -> AsyncIterator
         yield target
     finally:
         server.close()
+        for transport in target.transports:
+            transport.abort()  # type: ignore[attr-defined]  # a stream's transport
+        await asyncio.sleep(0)  # an aborted transport closes its socket in the next turn of the loop

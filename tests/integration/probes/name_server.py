@@ -34,7 +34,7 @@ def records(kind: str, *values: str, ttl: int = 300) -> Script:
     def script(query: dns.message.Message, _: Transport) -> bytes:
         response = dns.message.make_response(query)
         response.answer.append(dns.rrset.from_text(query.question[0].name, ttl, "IN", kind, *values))
-        return response.to_wire()
+        return response.to_wire(max_size=65535)
 
     return script
 
@@ -45,7 +45,7 @@ def code(name: str) -> Script:
     def script(query: dns.message.Message, _: Transport) -> bytes:
         response = dns.message.make_response(query)
         response.set_rcode(dns.rcode.from_text(name))
-        return response.to_wire()
+        return response.to_wire(max_size=65535)
 
     return script
 
@@ -59,7 +59,7 @@ def truncated(whole: Script) -> Script:
         response = dns.message.make_response(query)
         response.flags |= dns.flags.TC
         response.answer.append(dns.rrset.from_text(query.question[0].name, 300, "IN", "A", "192.0.2.1"))
-        return response.to_wire()
+        return response.to_wire(max_size=65535)
 
     return script
 

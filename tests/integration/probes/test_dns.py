@@ -121,6 +121,17 @@ async def test_net_01_a_silent_tcp_side_is_truncated_too() -> None:
     assert time.monotonic() - started < 1.5
 
 
+async def test_net_01_an_answer_as_large_as_they_come_is_read() -> None:
+    everything = [f"10.{number >> 8}.{number & 255}.1" for number in range(4000)]
+    async with name_server(truncated(records("A", *everything))) as server:
+        verdict = await ask(server.port, match="equals", expected=everything[:100])
+    assert kind(verdict) == "record_mismatch"
+    assert verdict.error
+    assert "and 3895 more" in verdict.error.message
+    assert verdict.dns
+    assert (verdict.dns.count, len(verdict.dns.records)) == (4000, 100)
+
+
 async def test_a_lost_question_is_asked_again() -> None:
     lost = [True]
 
@@ -209,7 +220,7 @@ def test_no_answer_breaks_the_reader(data: st.DataObject) -> None:
     kinds: set[str] = set()
     for answer in (bytes(wire), bytes(wire[:cut]), bytes(wire[:2]) + junk):
         try:
-            question._read(question._parsed(answer), "udp")
+            question._read(answer, "udp")
         except TargetError as error:
             kinds.add(error.error.kind.value)
     assert kinds <= {"dns_failure"}

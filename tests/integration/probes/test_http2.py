@@ -16,6 +16,7 @@ from h2.errors import ErrorCodes
 from monitoring_worker.probes.runner import CheckRunner
 from shared.domain.result import ResultStatus
 from tests.integration.probes.conftest import Authority, body_contains, check
+from tests.integration.probes.conversations import speaking
 from tests.integration.probes.http2_server import Http2Target, Received, Reply, says, serve_http2
 from tests.integration.probes.targets import answer, serve
 
@@ -140,13 +141,9 @@ async def test_what_is_no_http2_is_no_answer(runner: CheckRunner, said: bytes) -
     async def babble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(24)
         writer.write(said)
-        await writer.drain()
-        writer.close()
 
-    server = await asyncio.start_server(babble, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    verdict = await check(runner, f"http://127.0.0.1:{port}/", http_version="2")
-    server.close()
+    async with speaking(babble) as port:
+        verdict = await check(runner, f"http://127.0.0.1:{port}/", http_version="2")
     assert verdict.error
     assert verdict.error.kind in {"protocol_error", "empty_reply", "connection_reset"}
 
@@ -166,22 +163,16 @@ async def test_http_02_a_bomb_over_http2_costs_no_memory(runner: CheckRunner, au
 
 
 async def test_http_03_a_server_that_only_pings_does_not_stretch_the_deadline(runner: CheckRunner) -> None:
-    async def ping(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = H2Connection()
-        connection.config.client_side = False
-        with contextlib.suppress(ConnectionError):
-            writer.write(b"\x00\x00\x00\x04\x00\x00\x00\x00\x00")
-            while True:
-                writer.write(b"\x00\x00\x08\x06\x00\x00\x00\x00\x00" + bytes(8))
-                await writer.drain()
-                await asyncio.sleep(0.05)
-        writer.close()
+    async def ping(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+        while True:
+            writer.write(b"\x00\x00\x08\x06\x00\x00\x00\x00\x00" + bytes(8))
+            await writer.drain()
+            await asyncio.sleep(0.05)
 
-    server = await asyncio.start_server(ping, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    started = time.monotonic()
-    verdict = await check(runner, f"http://127.0.0.1:{port}/", http_version="2", timeout=0.5)
-    server.close()
-    assert verdict.error
-    assert verdict.error.kind == "timeout"
-    assert time.monotonic() - started < 1.5
+    async with speaking(ping) as port:
+        started = time.monotonic()
+        verdict = await check(runner, f"http://127.0.0.1:{port}/", http_version="2", timeout=0.5)
+        assert verdict.error
+        assert verdict.error.kind == "timeout"
+        assert time.monotonic() - started < 1.5
