@@ -92,11 +92,15 @@ app.command()(doctor)
 
 
 @app.command(hidden=True)
-def bootstrap() -> None:
+def bootstrap(
+    or_renew: Annotated[
+        bool, typer.Option("--or-renew", help="Make a further key when there is one already.")
+    ] = False,
+) -> None:
     """Create the first organisation, its owner and an API key; print them as JSON."""
     from shared.services.bootstrap import main as run  # noqa: PLC0415
 
-    _run(run)
+    _run(lambda: run(or_renew=or_renew))
 
 
 def _run(command: Callable[[], int | None]) -> None:

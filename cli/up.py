@@ -119,7 +119,10 @@ class _Session:
         self._console.done("Database is up to date")
         credentials = self._stored_credentials()
         if "api_key" not in credentials:
-            output = await run_to_end("bootstrap", (*_OWN_COMMAND, "bootstrap"), environment, self._directory.logs)
+            # Our own database belongs to this directory alone: a lost file of credentials is made anew.
+            renew = ("--or-renew",) if self._installation.postgres else ()
+            command = (*_OWN_COMMAND, "bootstrap", *renew)
+            output = await run_to_end("bootstrap", command, environment, self._directory.logs)
             credentials = json.loads(output) or {}
         self._has_key = "api_key" in credentials
         write_private(self._directory.credentials, {**credentials, "api_url": self._installation.api_url})

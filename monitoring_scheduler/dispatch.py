@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
@@ -32,6 +33,7 @@ log = structlog.get_logger(__name__)
 FIRST_PAUSE_SECONDS = 0.25
 LONGEST_PAUSE_SECONDS = 2.0
 MAX_MISSED_WAITING = 200_000
+REMEMBERED_SECONDS = 30.0
 
 _MESSAGES = {
     MissedReason.SCHEDULER_GAP: "no scheduler could dispatch this check before the next one was due",
@@ -72,6 +74,7 @@ class Dispatcher:
         self._waiting: list[tuple[float, int, Entry]] = []
         self._order = count()
         self._missed_waiting = 0
+        self._acknowledged: deque[tuple[float, SlotKey]] = deque()
 
     def __len__(self) -> int:
         return len(self._book)
@@ -84,6 +87,16 @@ class Dispatcher:
                 self._record_missed(key, schedule.revision, MissedReason.SCHEDULER_GAP)
             self._enter_check(schedule, region, due.slot_ms)
         metrics.slots_due.inc(len(schedule.regions) * (1 + len(due.superseded_ms)))
+
+    def acknowledged_since(self, moment: float) -> list[SlotKey]:
+        """Slots that the queue acknowledged after this monotonic time, as far as they are remembered."""
+        return [key for acknowledged, key in self._acknowledged if acknowledged >= moment]
+
+    def repeat(self, key: SlotKey, schedule: Schedule) -> None:
+        """Send a slot again that the queue acknowledged and then lost, unless a newer one is on its way."""
+        newest = self._newest.get((key.monitor_id, key.region))
+        if newest is None or newest.key.slot_ms < key.slot_ms:
+            self._enter_check(schedule, key.region, key.slot_ms)
 
     def oldest_slot_ms(self) -> int | None:
         """The oldest slot that is neither acknowledged nor recorded, or None when the book is empty."""
@@ -181,10 +194,17 @@ class Dispatcher:
             return
         self._strike(entry.message_id, entry)
         if entry.is_check:
+            self._remember(entry.key)
             metrics.slots_dispatched.inc()
             metrics.dispatch_lateness.observe((self._clock.now_ms() - entry.key.slot_ms) / 1000)
         else:
             metrics.slots_missed.labels(entry.reason.value).inc()
+
+    def _remember(self, key: SlotKey) -> None:
+        now = self._clock.monotonic()
+        self._acknowledged.append((now, key))
+        while self._acknowledged[0][0] < now - REMEMBERED_SECONDS:
+            self._acknowledged.popleft()
 
     def _failed(self, entry: Entry, error: BaseException) -> None:
         entry.in_flight = False

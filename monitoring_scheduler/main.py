@@ -15,6 +15,7 @@ from monitoring_scheduler.dispatch import Dispatcher
 from monitoring_scheduler.progress import ProgressReporter, read_progress
 from monitoring_scheduler.scheduler import K8sScheduler
 from monitoring_scheduler.settings import SchedulerSettings
+from monitoring_scheduler.stream_guard import StreamGuard
 from shared.contracts.names import CHECKS_STREAM, PROGRESS_BUCKET, WATERMARK_KEY
 from shared.domain.clock import SteadyClock
 from shared.messaging.broker import ResilientPullBroker
@@ -64,6 +65,8 @@ class Scheduler:
             self._life.start("clock", watch.run())
             self._life.start("election", lease.run())
             self._life.start("beat", scheduler.run())
+            guard = StreamGuard(connection, self._clock, self._ensure(connection), scheduler.repeat_since)
+            self._life.start("stream guard", guard.run())
             reporter = ProgressReporter(publisher, lambda: scheduler.report() if lease.holds else None)
             self._life.start("progress", reporter.run())
             await self._report_health(stack)

@@ -66,6 +66,16 @@ class K8sScheduler(TaskiqScheduler):
         done = now if oldest is None else max(oldest - 1, now - LOOKBACK_MS)
         return Progress(min(done, now), now, self.name)
 
+    def repeat_since(self, moment: float) -> int:
+        """Send again what the queue acknowledged after this monotonic time and lost; answers how many slots."""
+        if not self._source.may_send:
+            return 0
+        lost = [(key, self._source.schedule(key.monitor_id)) for key in self._dispatcher.acknowledged_since(moment)]
+        for key, schedule in lost:
+            if schedule:
+                self._dispatcher.repeat(key, schedule)
+        return len(lost)
+
     def problem(self) -> str | None:
         """Why the beat is not going, or None."""
         age = self._clock.monotonic() - self._last_pass

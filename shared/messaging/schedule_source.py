@@ -164,6 +164,9 @@ class HAScheduleSource(ScheduleSource):
         """What the bucket held at the start is known; what appears from now on is new, or was lost and restored."""
         self._warm = True
 
+    def schedule(self, monitor_id: UUID) -> Schedule | None:
+        return self._schedules.get(monitor_id)
+
     def schedule_changed(self, key: str, value: bytes | None) -> None:
         """A change in the bucket of schedules."""
         try:

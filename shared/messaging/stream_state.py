@@ -22,8 +22,9 @@ class StreamContent(msgspec.Struct):
 
 
 class StreamState(msgspec.Struct):
-    """``ts`` is the server's time."""
+    """``ts`` is the server's time; ``created`` changes when the stream is deleted and made anew."""
 
+    created: datetime | None = None
     state: StreamContent | None = None
     ts: datetime | None = None
 

@@ -27,11 +27,11 @@ _MEMORY = 256 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Shown once: only hashes are stored."""
+    """Shown once: only hashes are stored. ``password`` is null when the owner has one already."""
 
     api_key: str
     email: str
-    password: str
+    password: str | None
 
 
 async def bootstrap(database: Database, clock: Clock, email: str = DEFAULT_EMAIL) -> Credentials | None:
@@ -51,6 +51,23 @@ async def bootstrap(database: Database, clock: Clock, email: str = DEFAULT_EMAIL
     return Credentials(api_key=key, email=email, password=password)
 
 
+async def renew(database: Database, clock: Clock) -> Credentials | None:
+    """A further key for the first organisation, whose file of credentials was lost; None when there is none yet."""
+    async with database.system() as session:
+        owner = await organisations.first_owner(session)
+        if owner is None:
+            return None
+        _, key = await create_key(
+            session,
+            owner.organisation_id,
+            name="Key in place of a lost one",
+            scopes=list(Scope),
+            created_by=owner.user_id,
+            clock=clock,
+        )
+    return Credentials(api_key=key, email=owner.email, password=None)
+
+
 def hash_password(password: str) -> str:
     """Scrypt with its parameters: ``scrypt$n$r$p$salt$hash``."""
     salt = secrets.token_bytes(16)
@@ -59,10 +76,13 @@ def hash_password(password: str) -> str:
     return "$".join(("scrypt", str(_COST), str(_BLOCK), str(_PARALLEL), *encoded))
 
 
-def main() -> int:
-    """Print the credentials as JSON, ``null`` when there is an organisation already; the process's exit code."""
+def main(*, or_renew: bool = False) -> int:
+    """Print the credentials as JSON; the process's exit code.
+
+    When there is an organisation already they are ``null``, or with ``or_renew`` a further key of it.
+    """
     try:
-        credentials = asyncio.run(_run(os.environ.get("TOCSIN_DATABASE_URL", "")))
+        credentials = asyncio.run(_run(os.environ.get("TOCSIN_DATABASE_URL", ""), or_renew=or_renew))
     except DatabaseError as error:
         sys.stderr.write(f"{error}\n")
         return 1
@@ -70,7 +90,9 @@ def main() -> int:
     return 0
 
 
-async def _run(url: str) -> Credentials | None:
+async def _run(url: str, *, or_renew: bool) -> Credentials | None:
     async with Database(url, application_name="tocsin bootstrap") as database:
         await database.verify()
-        return await bootstrap(database, SystemClock())
+        clock = SystemClock()
+        made = await bootstrap(database, clock)
+        return await renew(database, clock) if made is None and or_renew else made

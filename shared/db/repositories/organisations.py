@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import Row, select, text
@@ -30,6 +30,27 @@ async def list_members(session: AsyncSession, *, after: UUID | None, limit: int)
     if after is not None:
         query = query.where(User.id > after)
     return (await session.execute(query)).all()
+
+
+class Owner(NamedTuple):
+    """Who an organisation belongs to."""
+
+    organisation_id: UUID
+    user_id: UUID
+    email: str
+
+
+async def first_owner(session: AsyncSession) -> Owner | None:
+    """The owner of the oldest organisation; for system sessions."""
+    query = (
+        select(Membership.organisation_id, User.id, User.email)
+        .join(User, User.id == Membership.user_id)
+        .where(Membership.role == "owner")
+        .order_by(Membership.organisation_id)
+        .limit(1)
+    )
+    row = (await session.execute(query)).first()
+    return None if row is None else Owner(*row)
 
 
 async def is_empty(session: AsyncSession) -> bool:

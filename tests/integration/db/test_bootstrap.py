@@ -26,8 +26,25 @@ async def test_two_processes_that_start_at_once_make_one_organisation(database: 
         stored = (await session.execute(text("SELECT email, password_hash FROM users"))).one()
         assert await session.scalar(text("SELECT count(*) FROM organisations")) == 1
     kind, n, r, p, salt, digest = stored.password_hash.split("$")
+    assert credentials.password is not None
     again = scrypt(credentials.password.encode(), salt=b64decode(salt), n=int(n), r=int(r), p=int(p), maxmem=2**28)
     assert (kind, stored.email, b64decode(digest)) == ("scrypt", credentials.email, again)
+
+
+async def test_a_lost_key_is_replaced_and_the_owner_stays(
+    database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = await bootstrap(database, SystemClock())
+    assert first is not None
+    monkeypatch.setenv("TOCSIN_DATABASE_URL", database_url)
+    assert await asyncio.to_thread(main, or_renew=True) == 0
+    renewed = json.loads(capsys.readouterr().out)
+    assert (renewed["email"], renewed["password"]) == (first.email, None)
+    async with database.system() as session:
+        old, new = [await authenticate(session, key, SystemClock()) for key in (first.api_key, renewed["api_key"])]
+        assert old is not None
+        assert new is not None
+        assert old.organisation_id == new.organisation_id
 
 
 async def test_the_command_prints_json_and_then_null(
