@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import os
 import socket
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
@@ -20,13 +19,13 @@ from shared.contracts.sealing import Sealer
 from shared.db.engine import PoolOptions
 from shared.db.session import Database
 from shared.domain.clock import SystemClock
-from shared.messaging.connect import NatsConnection, connect
+from shared.messaging.connect import NatsConnection
 from shared.messaging.mirror import KeyValueMirror
 from shared.messaging.publisher import Publisher
 from shared.messaging.streams import ensure_streams
 from shared.observability.health import Health, Probe
 from shared.observability.logging import configure_logging
-from shared.process import Life, run_main, run_process
+from shared.process import Life, join_nats, run_main, run_process
 from shared.services.check_desk import NatsCheckDesk
 from shared.services.housekeeping import keep_house_hourly
 from shared.services.schedules import Reconciler, ScheduleRelay
@@ -86,14 +85,7 @@ class Api:
         return database
 
     async def _connect(self, stack: AsyncExitStack) -> NatsConnection:
-        connection = await connect(
-            self._settings.nats_url,
-            name=f"tocsin-api-{socket.gethostname()}-{os.getpid()}",
-            buffer_writes=False,
-            on_closed=lambda: self._life.fail("the connection to NATS is closed for good"),
-        )
-        stack.push_async_callback(connection.close)
-        await ensure_streams(connection.js, self._settings.nats_replicas)
+        connection = await join_nats(stack, self._life, self._settings, "api", buffer_writes=False)
         self._probes["nats"] = lambda: None if connection.is_connected else "not connected"
         return connection
 

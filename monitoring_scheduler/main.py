@@ -20,7 +20,7 @@ from shared.contracts.names import CHECKS_STREAM, PROGRESS_BUCKET, WATERMARK_KEY
 from shared.domain.clock import SteadyClock
 from shared.messaging.broker import ResilientPullBroker
 from shared.messaging.clock_watch import ClockWatch
-from shared.messaging.connect import NatsConnection, connect
+from shared.messaging.connect import NatsConnection
 from shared.messaging.leader import LeaderElection
 from shared.messaging.mirror import KeyValueMirror
 from shared.messaging.publisher import Publisher
@@ -29,7 +29,7 @@ from shared.messaging.streams import ensure_streams
 from shared.observability import metrics
 from shared.observability.health import Health, HealthServer, Probe, keep_ready_file
 from shared.observability.logging import configure_logging
-from shared.process import Life, run_main, run_process
+from shared.process import Life, join_nats, run_main, run_process
 from shared.settings import load
 
 log = structlog.get_logger(__name__)
@@ -74,14 +74,7 @@ class Scheduler:
             await self._life.wait()
 
     async def _connect(self, stack: AsyncExitStack) -> NatsConnection:
-        connection = await connect(
-            self._settings.nats_url,
-            name=f"tocsin-scheduler-{self._name}",
-            buffer_writes=False,
-            on_closed=lambda: self._life.fail("the connection to NATS is closed for good"),
-        )
-        stack.push_async_callback(connection.close)
-        await self._ensure(connection)()
+        connection = await join_nats(stack, self._life, self._settings, "scheduler", buffer_writes=False)
         self._probes["nats"] = lambda: None if connection.is_connected else "not connected"
         return connection
 

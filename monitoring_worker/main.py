@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import os
-import socket
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -28,7 +26,7 @@ from shared.domain.clock import SteadyClock
 from shared.http.guard import AddressPolicy
 from shared.messaging.broker import ResilientPullBroker
 from shared.messaging.clock_watch import ClockWatch
-from shared.messaging.connect import NatsConnection, connect
+from shared.messaging.connect import NatsConnection
 from shared.messaging.publisher import Publisher
 from shared.messaging.pull import PullLoop
 from shared.messaging.requests import RequestServer
@@ -36,7 +34,7 @@ from shared.messaging.streams import ensure_consumer, ensure_recorder, ensure_st
 from shared.observability import metrics
 from shared.observability.health import Health, HealthServer, Probe, keep_ready_file
 from shared.observability.logging import configure_logging
-from shared.process import Life, run_main, run_process
+from shared.process import Life, join_nats, run_main, run_process
 from shared.settings import load
 
 log = structlog.get_logger(__name__)
@@ -74,14 +72,7 @@ class Worker:
             await asyncio.wait_for(receiver, STOP_GRACE_SECONDS)
 
     async def _connect(self, stack: AsyncExitStack) -> NatsConnection:
-        connection = await connect(
-            self._settings.nats_url,
-            name=f"tocsin-worker-{socket.gethostname()}-{os.getpid()}",
-            buffer_writes=True,
-            on_closed=lambda: self._life.fail("the connection to NATS is closed for good"),
-        )
-        stack.push_async_callback(connection.close)
-        await ensure_streams(connection.js, self._settings.nats_replicas)
+        connection = await join_nats(stack, self._life, self._settings, "worker", buffer_writes=True)
         self._probes["nats"] = lambda: None if connection.is_connected else "not connected"
         watch = ClockWatch(connection, self._clock)
         await watch.look()

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
+import socket
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
 from typing import Any
 
 import structlog
 import uvloop
 
 from shared.db.errors import DatabaseError
+from shared.messaging.connect import NatsConnection, connect
 from shared.messaging.errors import MessagingError
-from shared.settings import ConfigurationError
+from shared.messaging.streams import ensure_streams
+from shared.settings import CommonSettings, ConfigurationError
 
 log = structlog.get_logger(__name__)
 
@@ -97,6 +102,24 @@ class Life:
                 while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
                     error = error.exceptions[0]  # a task group wraps even a single failure
                 raise error or PartEndedError(f"{task.get_name()} ended, though it should run for ever")
+
+
+async def join_nats(
+    stack: AsyncExitStack, life: Life, settings: CommonSettings, kind: str, *, buffer_writes: bool
+) -> NatsConnection:
+    """Connect, declare the streams, and have the connection closed with the stack.
+
+    A connection that is closed for good ends the process. Raises ``MessagingError``.
+    """
+    connection = await connect(
+        settings.nats_url,
+        name=f"tocsin-{kind}-{socket.gethostname()}-{os.getpid()}",
+        buffer_writes=buffer_writes,
+        on_closed=lambda: life.fail("the connection to NATS is closed for good"),
+    )
+    stack.push_async_callback(connection.close)
+    await ensure_streams(connection.js, settings.nats_replicas)
+    return connection
 
 
 def run_process(work: Callable[[], Coroutine[Any, Any, None]]) -> None:

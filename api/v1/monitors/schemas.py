@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from uuid import UUID
 
 import msgspec
@@ -13,7 +13,7 @@ from api.cursors import Cursor, Limit
 from api.v1.results.schemas import ResultRead
 from shared.contracts.sealing import Sealer
 from shared.db.repositories.monitors import MonitorFilter, MonitorView
-from shared.domain.checks import Strict
+from shared.domain.checks import CheckKind, Strict
 from shared.domain.clock import to_datetime, to_milliseconds
 from shared.domain.monitor import MonitorSpec
 from shared.domain.slots import Cadence, next_slot_ms
@@ -44,7 +44,7 @@ class MonitorQuery(Strict):
     """What to list. All conditions must hold."""
 
     status: MonitorStatus | None = None
-    kind: Literal["http", "ssl"] | None = None
+    kind: CheckKind | None = None
     tag: Annotated[
         str | None, Field(max_length=400, pattern=_PRINTABLE, description="`name`, or `name:value`.")
     ] = None
