@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -17,6 +17,7 @@ __all__ = [
     "AnyCheck",
     "BasicAuth",
     "BearerAuth",
+    "CheckKind",
     "CheckSpec",
     "ClientCertificate",
     "DigestAuth",
@@ -37,3 +38,4 @@ __all__ = [
 
 AnyCheck = HttpCheck | SslCheck | TcpCheck | DnsCheck | PingCheck
 CheckSpec = Annotated[AnyCheck, Field(discriminator="kind")]
+CheckKind = Literal["http", "ssl", "tcp", "dns", "ping"]

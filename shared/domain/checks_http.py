@@ -75,8 +75,9 @@ Body = Annotated[
 
 
 class HttpTls(TlsOptions):
-    """The options of every handshake, and what the checker shows of itself."""
+    """The options of every handshake, and what the checker shows of itself. Requests never go over less than 1.2."""
 
+    min_version: Literal["1.2", "1.3"] = "1.2"
     client_certificate: Annotated[
         ClientCertificate | None, Field(description="Shown to a server that demands one.")
     ] = None

@@ -8,6 +8,7 @@ from typing import Any
 
 from shared.domain.assertions import Assertion, Operator
 from shared.domain.checks import HttpCheck
+from shared.domain.comparison import bounded
 from shared.domain.errors import CheckError, ErrorKind
 from shared.domain.evidence import http_evidence
 from shared.domain.headers import is_sensitive_header
@@ -16,10 +17,13 @@ from shared.domain.jsonpath import PathFailedError, find_values
 from shared.domain.judge import Judgement, UnreadableError, failed, judge, passed
 from shared.domain.observation import HttpObservation
 from shared.domain.redaction import forms_of, redact_verdict
-from shared.domain.result import CertificateFacts, CheckVerdict, HttpFacts, ResultStatus
+from shared.domain.result import CertificateFacts, CheckVerdict, HttpFacts, Redirect, ResultStatus
 from shared.domain.tls_rules import dated, tls_facts, weakness
-from shared.domain.url import parse_url
+from shared.domain.url import Url, parse_foreign_url, parse_url
 from shared.domain.verdict import inverted, verdict_of
+
+SHOWN_URL = 1000
+"""Characters of a URL that a result shows; servers may redirect to very long ones."""
 
 SUCCESS = Assertion(source="status", operator=Operator.IN, value="200-299")
 """What holds for a status nobody asserted anything about."""
@@ -27,22 +31,22 @@ SUCCESS = Assertion(source="status", operator=Operator.IN, value="200-299")
 
 def http(spec: HttpCheck, seen: HttpObservation, now_ms: int) -> CheckVerdict:
     """Judge an answer, or how far it came."""
-    host = parse_url(seen.final_url or spec.url).host
+    final = parse_foreign_url(seen.final_url) if seen.redirects and seen.final_url else parse_url(spec.url)
     tls = tls_facts(seen.tls, seen.remote_address, now_ms)
     certificate = tls.certificate if tls else None
     judgements = [_judge_http(assertion, seen, certificate) for assertion in _effective(spec)]
     error = seen.error or weakness(spec.tls, seen.tls)
-    verdict = verdict_of(judgements, dated(error, seen.tls, host, now_ms))
-    verdict = _unauthorised(spec, seen, verdict)
+    verdict = verdict_of(judgements, dated(error, seen.tls, final.host, now_ms))
+    verdict = _unauthorised(spec, seen, verdict, final)
     if spec.invert:
         verdict = inverted(verdict)
     facts = HttpFacts(
         status_code=seen.status_code,
         version=seen.version,
         remote_address=seen.remote_address,
-        redirects=seen.redirects,
+        redirects=tuple(Redirect(hop.status_code, bounded(hop.url, SHOWN_URL)) for hop in seen.redirects),
         body_bytes=seen.body_bytes,
-        final_url=seen.final_url,
+        final_url=seen.final_url and bounded(seen.final_url, SHOWN_URL),
     )
     secrets = (*spec.secrets, *seen.secrets, *_shown_secrets(spec, seen))
     evidence = None if verdict.status is ResultStatus.UP else http_evidence(seen, secrets)
@@ -57,12 +61,12 @@ def _shown_secrets(spec: HttpCheck, seen: HttpObservation) -> tuple[str, ...]:
     return forms_of(value for name, value in seen.headers if name in names) if names else ()
 
 
-def _unauthorised(spec: HttpCheck, seen: HttpObservation, verdict: CheckVerdict) -> CheckVerdict:
+def _unauthorised(spec: HttpCheck, seen: HttpObservation, verdict: CheckVerdict, final: Url) -> CheckVerdict:
     """A 401 in answer to credentials is about them; at another origin none were sent."""
     failed_on_status = verdict.error is not None and verdict.error.kind is ErrorKind.STATUS_CODE
-    if not failed_on_status or seen.status_code != 401 or not spec.auth or not seen.final_url:
+    if not failed_on_status or seen.status_code != 401 or not spec.auth:
         return verdict
-    if parse_url(seen.final_url).origin != parse_url(spec.url).origin:
+    if final.origin != parse_url(spec.url).origin:
         return verdict
     message = f"the server refused the credentials (status 401, {spec.auth.kind} authentication)"
     return replace(verdict, error=CheckError(ErrorKind.AUTH_FAILED, message))

@@ -52,7 +52,16 @@ def _badness(verdict: CheckVerdict) -> tuple[int, int]:
 
 def _address_facts(seen: TlsObservation, verdict: CheckVerdict) -> AddressFacts:
     facts = verdict.tls or TlsFacts()
-    return AddressFacts(seen.remote_address or "", verdict.status, verdict.error, facts.version, facts.certificate)
+    certificate = facts.certificate
+    return AddressFacts(
+        address=seen.remote_address or "",
+        status=verdict.status,
+        error=verdict.error,
+        version=facts.version,
+        fingerprint_sha256=certificate.fingerprint_sha256 if certificate else None,
+        not_after=certificate.not_after if certificate else None,
+        days_left=certificate.days_left if certificate else None,
+    )
 
 
 def _handshake(spec: SslCheck, seen: TlsObservation, now_ms: int) -> CheckVerdict:
@@ -61,7 +70,10 @@ def _handshake(spec: SslCheck, seen: TlsObservation, now_ms: int) -> CheckVerdic
     certificate = tls.certificate if tls else None
     judgements = [_judge_ssl(assertion, seen, certificate) for assertion in spec.assertions]
     # A check of the certificate looks at its end even where the chain is not to be verified.
-    error = seen.error or ended(seen.peer, now_ms) or weakness(spec.tls, seen.peer)
+    weak = weakness(spec.tls, seen.peer)
+    error = seen.error or ended(seen.peer, now_ms) or weak
+    if weak and error and error.kind in {ErrorKind.TLS_WEAK, ErrorKind.TLS_HANDSHAKE}:
+        error = weak  # the handshake only knows that it failed; the facts say by what
     verdict = verdict_of(
         judgements, dated(error, seen.peer, host, now_ms), expiring(spec.tls, seen.peer, host, now_ms)
     )

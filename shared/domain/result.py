@@ -77,13 +77,15 @@ class CertificateFacts:
 
 @dataclass(frozen=True, slots=True)
 class AddressFacts:
-    """What the TLS handshake with one of several addresses showed. ``address`` includes the port."""
+    """What the TLS handshake with one of several addresses showed, in short. ``address`` includes the port."""
 
     address: str
     status: ResultStatus
     error: CheckError | None = None
     version: str | None = None
-    certificate: CertificateFacts | None = None
+    fingerprint_sha256: str | None = None
+    not_after: datetime | None = None
+    days_left: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

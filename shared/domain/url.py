@@ -22,6 +22,7 @@ _PATH_SAFE = "/%:@!$&'()*+,;=~-._"
 _QUERY_SAFE = _PATH_SAFE + "?[]|"
 _SECRET_NAME = re.compile(r"token|secret|key|passw|pwd|auth|sig|session|^code$|^pass$", re.IGNORECASE)
 _MASK = "***"
+MAX_LOCATION = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +59,10 @@ class Url:
     def join(self, location: str) -> Url:
         """The address a Location field points at; raises ``ValueError`` when it is none we follow."""
         location = location.strip().replace(" ", "%20")
+        if len(location) > MAX_LOCATION:
+            raise ValueError(f"the URL is longer than {MAX_LOCATION} characters")
         # ``urljoin`` would take "http:///x" for a path on the same host.
-        return parse_url(location if _split(location).scheme else urljoin(str(self), location))
+        return parse_foreign_url(location if _split(location).scheme else urljoin(str(self), location))
 
 
 def is_secret_parameter(name: str) -> bool:
@@ -72,6 +75,11 @@ def _masked(pair: str) -> str:
     return f"{name}={_MASK}" if equals and is_secret_parameter(name) else pair
 
 
+def parse_foreign_url(text: str) -> Url:
+    """Parse an address that a target has sent, and keep nothing of it; raises ``ValueError`` like ``parse_url``."""
+    return _parsed(text)
+
+
 @lru_cache(maxsize=4096)
 def parse_url(text: str) -> Url:
     """Parse a complete http or https address.
@@ -79,6 +87,10 @@ def parse_url(text: str) -> Url:
     Raises ``ValueError`` whose text names the fault and its mend. User and password are refused here: see
     ``split_userinfo``.
     """
+    return _parsed(text)
+
+
+def _parsed(text: str) -> Url:
     parts = _split(text)
     if "@" in parts.netloc:
         raise ValueError("user and password do not belong into a URL: use the field 'auth'")

@@ -19,7 +19,9 @@ MAX_FIELD = 2048
 MAX_FIELDS = 8
 _ITEM = re.compile(r"""(?:[^,"]|"(?:[^"\\]|\\.)*")+""")
 _BEGIN = re.compile(r"([A-Za-z0-9!#$%&'*+.^_`|~-]+)(?:\s+(.*))?", re.DOTALL)
-_PARAMETER = re.compile(r"""([A-Za-z0-9!#$%&'*+.^_`|~-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s",]*))\s*""", re.DOTALL)
+_PARAMETER = re.compile(
+    r"""([A-Za-z0-9!#$%&'*+.^_`|~-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|((?:[^\s",=][^\s",]*)?))\s*""", re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True)

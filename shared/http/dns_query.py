@@ -95,7 +95,8 @@ class DnsQuestion:
                     self.server = written(found[0])
                     return found
                 if len(refusals) == len(set(servers)):
-                    raise TargetError(ErrorKind.DNS_FAILURE, f"{self.server} refused: no name server listens there")
+                    told = f"no name server listens at {self.server}, or the network has no way to it"
+                    raise TargetError(ErrorKind.DNS_FAILURE, told)
         raise AssertionError  # unreachable: the loop has no end of its own
 
     async def _over_tcp(self, server: Server, monotonic: Callable[[], float]) -> bytes:

@@ -38,6 +38,7 @@ class Manner:
     version: HttpVersion = "1.1"
     proxy: Proxy | None = None
     client: str | None = None
+    newest_tls_only: bool = False
     limit: int = BODY_LIMIT
 
 
@@ -124,7 +125,11 @@ class Exchange:
     def _pipe(self) -> TlsPipe:
         manner = self._manner
         settings = TlsSettings(
-            verify=manner.verify, alpn=_OFFERS[manner.version], ca_file=self._door.ca_file, client=manner.client
+            verify=manner.verify,
+            alpn=_OFFERS[manner.version],
+            ca_file=self._door.ca_file,
+            client=manner.client,
+            newest_only=manner.newest_tls_only,
         )
         return TlsPipe(settings, self.request.url.host)
 

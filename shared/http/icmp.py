@@ -123,7 +123,8 @@ class EchoSocket:
             self._news.set()
 
     def _fail(self, error: OSError) -> None:
-        self.failure = connect_error(error, self._address)
+        told = f"{self._address} cannot be reached: {error.strerror or error}"
+        self.failure = TargetError(ErrorKind.CONNECT_UNREACHABLE, told)
         self._news.set()
 
 

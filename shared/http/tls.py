@@ -25,8 +25,9 @@ _DER = 2  # the interpreter's own constant for it is private
 class TlsSettings:
     """What a context depends on: few different ones exist in a process. ``ca_file`` replaces the system's roots.
 
+    ``newest_only`` speaks nothing older than TLS 1.3.
     ``client`` is shown to a server that demands a certificate: PEM, the certificates before the key.
-    ``lenient`` shakes hands also where protocol or keys are too weak, to see and name them: nothing may be sent.
+    ``lenient`` shakes hands also where protocol or keys are too weak, to see and name them: send nothing then.
     """
 
     verify: bool = True
@@ -34,6 +35,7 @@ class TlsSettings:
     ca_file: Path | None = None
     lenient: bool = False
     client: str | None = None
+    newest_only: bool = False
 
 
 @lru_cache(maxsize=64)
@@ -44,9 +46,11 @@ def shared_context(settings: TlsSettings) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if settings.lenient:
         context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
-        context.set_ciphers("ALL:@SECLEVEL=0")
+        context.set_ciphers("DEFAULT:!aNULL:!eNULL:!MD5:!3DES:!RC4:!SRP:!PSK:@SECLEVEL=0")
     if settings.alpn:
         context.set_alpn_protocols(list(settings.alpn))
+    if settings.newest_only:
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
     if settings.client:
         _load_client(context, settings.client)
     if not settings.verify:

@@ -21,6 +21,7 @@ from shared.domain.audit import (
     LONGEST_SETTLING_MS,
     Books,
     Period,
+    Span,
     Spans,
     differences,
     expected,
@@ -37,15 +38,21 @@ log = structlog.get_logger(__name__)
 
 EVERY_SECONDS = 60.0
 LENGTH_MS = 15 * 60_000
-FIRST_LENGTH_MS = 6 * 3_600_000
+CATCH_UP_MS = 26 * 3_600_000
+STEP_MS = 3_600_000
 _BATCH = 500
 _FOUND = "nothing was stored for this check; the slot audit found it"
 
 
-async def audit_since(session: AsyncSession, after_ms: int, now_ms: int) -> Books:
-    """The books from ``after_ms`` to where slots are settled. Reads only; for system sessions."""
+async def audit_since(session: AsyncSession, after_ms: int, now_ms: int, until_ms: int | None = None) -> Books:
+    """The books from ``after_ms`` to ``until_ms`` or to where slots are settled. Reads only, in a system session."""
     periods = await periods_since(session, after_ms)
-    return await _balance(session, periods, spans_since(periods, after_ms, now_ms))
+    spans = spans_since(periods, after_ms, now_ms)
+    if until_ms is not None:
+        spans = {
+            monitor_id: Span(span.after_ms, min(span.until_ms, until_ms)) for monitor_id, span in spans.items()
+        }
+    return await _balance(session, periods, spans)
 
 
 async def audit_latest(session: AsyncSession, length_ms: int, now_ms: int) -> Books:
@@ -74,15 +81,29 @@ class SlotAuditor:
         self._database, self._clock, self._reasons = database, clock, reasons
 
     async def run(self) -> None:
-        """Look back six hours at first, then a quarter of an hour every minute, until cancelled."""
-        length_ms = FIRST_LENGTH_MS
+        """Look back a day at first, then a quarter of an hour every minute, until cancelled."""
+        is_caught_up = False
         while True:
             try:
-                await self.audit_once(length_ms)
-                length_ms = LENGTH_MS
+                if not is_caught_up:
+                    await self.catch_up()
+                is_caught_up = True
+                await self.audit_once(LENGTH_MS)
             except (SQLAlchemyError, OSError) as error:
                 log.warning("slots could not be audited", error=str(error).partition("\n")[0])
             await asyncio.sleep(EVERY_SECONDS)
+
+    async def catch_up(self) -> int:
+        """Audit the time in which everything may have been down, hour by hour: a day of lost slots is many."""
+        now = self._clock.now_ms()
+        found = 0
+        for start in range(now - CATCH_UP_MS, now, STEP_MS):
+            async with self._database.system() as session:
+                if not await take_audit_lock(session):
+                    return found
+                books = await audit_since(session, start, now, start + STEP_MS)
+            found += await account(self._database, books, self._reasons())
+        return found
 
     async def audit_once(self, length_ms: int) -> int:
         """Audit, and account for what was lost; answers how many slots that were."""

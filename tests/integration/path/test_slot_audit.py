@@ -78,6 +78,14 @@ async def test_lost_slots_are_named_and_stored_as_missed(story: Story) -> None:
     assert await story.unaccounted() == []
 
 
+async def test_a_day_in_which_nothing_ran_is_accounted_for(story: Story) -> None:
+    async with story.database.system() as session:
+        query = text("UPDATE schedule_periods SET starts_at = now() - interval '3 hours'")
+        await session.execute(query)
+    assert await auditor(story).catch_up() > 3 * 360 - len(story.slots) - 10
+    assert await story.unaccounted() == []
+
+
 async def test_the_reason_is_the_regions(story: Story) -> None:
     await story.store(*story.slots[1:])
     await auditor(story, {"default": MissedReason.WORKER_GAP}).audit_once(LENGTH)
