@@ -31,7 +31,8 @@ from shared.observability import metrics
 log = structlog.get_logger(__name__)
 
 FIRST_PAUSE_SECONDS = 0.25
-LONGEST_PAUSE_SECONDS = 2.0
+SHORTEST_LIMIT_SECONDS = 0.5
+LONGEST_LIMIT_SECONDS = 30.0
 MAX_MISSED_WAITING = 200_000
 REMEMBERED_SECONDS = 30.0
 
@@ -60,6 +61,7 @@ class Entry:
     is_check: bool
     reason: MissedReason = MissedReason.SCHEDULER_GAP
     pause: float = FIRST_PAUSE_SECONDS
+    longest_pause: float = SHORTEST_LIMIT_SECONDS
     in_flight: bool = False
     superseded: bool = False
 
@@ -138,6 +140,9 @@ class Dispatcher:
         payload = encode_task(names.RUN_CHECK_TASK, key.message_id, msgspec.json.encode(order))
         subject = names.check_subject(region, schedule.monitor_id)
         entry = Entry(key, subject, payload, key.message_id, schedule.revision, is_check=True)
+        # Ten tries in an interval are plenty, and many monitors may be waiting for a region without workers.
+        limit = max(SHORTEST_LIMIT_SECONDS, schedule.interval_ms / 10_000)
+        entry.longest_pause = min(limit, LONGEST_LIMIT_SECONDS)
         self._newest[place] = entry
         self._enter(entry, 0.0)
 
@@ -216,4 +221,4 @@ class Dispatcher:
             self._supersede(entry)
             return
         heapq.heappush(self._waiting, (self._clock.monotonic() + entry.pause, next(self._order), entry))
-        entry.pause = min(entry.pause * 2, LONGEST_PAUSE_SECONDS)
+        entry.pause = min(entry.pause * 2, entry.longest_pause)

@@ -99,11 +99,14 @@ class Assertion(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     # The order matters: each field is checked against those before it.
-    source: Source
-    operator: Operator
-    path: Annotated[str | None, Field(max_length=500, validate_default=True)] = None
-    value: Annotated[Any, Field(validate_default=True)] = None
-    severity: Literal["down", "degraded"] = "down"
+    source: Annotated[Source, Field(description="What is looked at.")]
+    operator: Annotated[Operator, Field(description="How it is compared.")]
+    path: Annotated[
+        str | None,
+        Field(max_length=500, validate_default=True, description="Where in the source, if it has parts."),
+    ] = None
+    value: Annotated[Any, Field(validate_default=True, description="What is expected.")] = None
+    severity: Annotated[Literal["down", "degraded"], Field(description="What it means when it fails.")] = "down"
 
     @field_validator("operator")
     @classmethod

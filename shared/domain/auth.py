@@ -74,12 +74,19 @@ class OAuth2Auth(Strict):
     """Client credentials (RFC 6749 section 4.4): a token from ``token_url``, used until it expires."""
 
     kind: Literal["oauth2"] = "oauth2"
-    token_url: Annotated[str, Field(min_length=8, max_length=2048)]
+    token_url: Annotated[str, Field(min_length=8, max_length=2048, description="Where tokens are given out.")]
     client_id: Annotated[str, Field(min_length=1, max_length=1024)]
     client_secret: Annotated[str, Field(min_length=1, max_length=4096), Secret()]
-    scope: Annotated[str | None, Field(min_length=1, max_length=1024)] = None
-    audience: Annotated[str | None, Field(min_length=1, max_length=1024)] = None
-    credentials_in: Literal["header", "body"] = "header"
+    scope: Annotated[
+        str | None, Field(min_length=1, max_length=1024, description="Asked for, blanks between several.")
+    ] = None
+    audience: Annotated[
+        str | None, Field(min_length=1, max_length=1024, description="Sent along where a server wants it.")
+    ] = None
+    credentials_in: Annotated[
+        Literal["header", "body"],
+        Field(description="Whether id and secret go as basic authentication or in the form."),
+    ] = "header"
 
     @field_validator("token_url")
     @classmethod
@@ -94,8 +101,8 @@ Auth = Annotated[BasicAuth | DigestAuth | BearerAuth | OAuth2Auth, Field(discrim
 class ClientCertificate(Strict):
     """What the checker shows to a server that demands a certificate: PEM, the leaf first, the key not encrypted."""
 
-    certificate: Annotated[str, Field(max_length=MAX_PEM)]
-    key: Annotated[str, Field(max_length=MAX_PEM), Secret()]
+    certificate: Annotated[str, Field(max_length=MAX_PEM, description="PEM, intermediates behind the leaf.")]
+    key: Annotated[str, Field(max_length=MAX_PEM, description="PEM, without a passphrase."), Secret()]
 
     @field_validator("certificate")
     @classmethod

@@ -25,7 +25,7 @@ class JsonBody(Strict):
     """Any JSON value, sent as ``application/json``."""
 
     kind: Literal["json"] = "json"
-    value: Any
+    value: Annotated[Any, Field(description="Texts whose names sound secret are taken out of results.")]
 
     @field_validator("value")
     @classmethod
@@ -48,7 +48,10 @@ class FormBody(Strict):
     """Fields of a form, as ``application/x-www-form-urlencoded``; those whose names sound secret are sealed."""
 
     kind: Literal["form"] = "form"
-    fields: Annotated[dict[str, Annotated[str, Field(max_length=8192)]], Field(min_length=1, max_length=100)]
+    fields: Annotated[
+        dict[str, Annotated[str, Field(max_length=8192)]],
+        Field(min_length=1, max_length=100, description="Names and values; those that sound secret are sealed."),
+    ]
 
     def encode(self) -> tuple[str, bytes]:
         """The content type, and what is sent."""
@@ -75,7 +78,7 @@ Body = Annotated[
 
 
 class HttpTls(TlsOptions):
-    """The options of every handshake, and what the checker shows of itself. Requests never go over less than 1.2."""
+    """Options of every handshake, and what the checker shows of itself. Requests never go over less than 1.2."""
 
     min_version: Literal["1.2", "1.3"] = "1.2"
     client_certificate: Annotated[
@@ -88,7 +91,10 @@ class HttpCheck(Strict):
 
     kind: Literal["http"] = "http"
     url: Annotated[str, Field(min_length=8, max_length=2048, description="An http or https address.")]
-    method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] = "GET"
+    method: Annotated[
+        Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"],
+        Field(description="A `HEAD` has no body to send and none to look at."),
+    ] = "GET"
     headers: Annotated[
         dict[str, str], Field(max_length=50, description="Sent as typed; they replace our own of the same name.")
     ] = {}
@@ -108,9 +114,12 @@ class HttpCheck(Strict):
         Field(max_length=4, description="Name servers to ask instead of the system's, as `address:port`."),
     ] = []
     proxy: Annotated[Proxy | None, Field(description="An HTTP or SOCKS5 proxy to go through.")] = None
-    tls: HttpTls = HttpTls()
+    tls: Annotated[HttpTls, Field(description="For https.")] = HttpTls()
     invert: Annotated[bool, Field(description="Being down is what is expected; see below.")] = False
-    assertions: Annotated[list[Assertion], Field(max_length=MAX_ASSERTIONS)] = []
+    assertions: Annotated[
+        list[Assertion],
+        Field(max_length=MAX_ASSERTIONS, description="Without one on `status` it has to be 200 to 299."),
+    ] = []
 
     @model_validator(mode="before")
     @classmethod

@@ -50,7 +50,7 @@ class Proxy(Strict):
     url: Annotated[
         str, Field(max_length=512, description="`http://host:port` (default 8080) or `socks5://host:port` (1080).")
     ]
-    username: Annotated[str | None, Field(min_length=1, max_length=255)] = None
+    username: Annotated[str | None, Field(min_length=1, max_length=255, description="If it wants a login.")] = None
     password: Annotated[str | None, Field(max_length=255), Secret()] = None
 
     @model_validator(mode="before")

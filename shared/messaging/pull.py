@@ -53,7 +53,7 @@ class PullLoop:
         batch: int = 64,
         heartbeat: float = 2.0,
         expires: float = 30.0,
-        keep_alive: float = 1.3,
+        keep_alive: float = 0.8,
         failure_budget: float = 60.0,
         outage_budget: float = 600.0,
         clock: Clock | None = None,

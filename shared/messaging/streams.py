@@ -37,7 +37,7 @@ from shared.messaging.errors import StreamMismatchError
 DUPLICATE_WINDOW_SECONDS: Final = 120.0
 CHECKS_MAX_AGE_SECONDS: Final = 2 * 86_400.0
 LEADER_MARKER_SECONDS: Final = 60.0
-ACK_WAIT_SECONDS: Final = 4.0
+ACK_WAIT_SECONDS: Final = 2.5
 MAX_ACK_PENDING: Final = 20_000
 
 _NAME_TAKEN: Final = 10058

@@ -45,7 +45,7 @@ _FOUND = "nothing was stored for this check; the slot audit found it"
 
 
 async def audit_since(session: AsyncSession, after_ms: int, now_ms: int, until_ms: int | None = None) -> Books:
-    """The books from ``after_ms`` to ``until_ms`` or to where slots are settled. Reads only, in a system session."""
+    """The books from ``after_ms`` to ``until_ms`` or to where slots are settled. Reads only."""
     periods = await periods_since(session, after_ms)
     spans = spans_since(periods, after_ms, now_ms)
     if until_ms is not None:
