@@ -143,7 +143,7 @@ async def test_consumers_are_corrected_or_refused_like_streams(connection: NatsC
     js = connection.js
     await ensure_consumer(js, "eu")
     wanted = (await js.consumer_info(CHECKS_STREAM, "worker-eu")).config
-    assert (wanted.ack_wait, wanted.max_deliver, wanted.max_ack_pending) == (4, -1, 20_000)
+    assert (wanted.ack_wait, wanted.max_deliver, wanted.max_ack_pending) == (2.5, -1, 20_000)
     await js.add_consumer(CHECKS_STREAM, wanted.evolve(ack_wait=30.0, max_ack_pending=5))
     await ensure_consumer(js, "eu")
     assert (await js.consumer_info(CHECKS_STREAM, "worker-eu")).config == wanted
