@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from cli.check_target import fields_of
 from cli.errors import UsageError
-from shared.domain.checks import AnyCheck, CheckSpec, HttpCheck
+from shared.domain.checks import AnyCheck, CheckKind, CheckSpec, HttpCheck
 from shared.domain.monitor import MonitorSpec, RunOptions
 
 _SPEC: TypeAdapter[AnyCheck] = TypeAdapter(CheckSpec)
-_KINDS = frozenset({"http", "ssl", "tcp", "dns", "ping"})
+_KINDS = frozenset(get_args(CheckKind))
 
 
 @dataclass(frozen=True, slots=True)

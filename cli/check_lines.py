@@ -34,8 +34,8 @@ def network_lines(verdict: CheckVerdict) -> list[Text]:
 
 def _address(facts: AddressFacts) -> Text:
     parts = [_MARKS.get(facts.status, ("✗", "red")), (facts.address, "")]
-    if facts.certificate:
-        parts.append(days_left(facts.certificate))
+    if facts.fingerprint_sha256:
+        parts.append(days_left(facts))
     if facts.error:
         parts.append((facts.error.message, ""))
     return line(*parts)
@@ -63,7 +63,7 @@ def _echoes(ping: PingFacts) -> Text:
     return line(*parts)
 
 
-def days_left(certificate: CertificateFacts) -> tuple[str, str]:
+def days_left(certificate: CertificateFacts | AddressFacts) -> tuple[str, str]:
     """The time a certificate has left, and the colour for it."""
     days = certificate.days_left
     if days is None:

@@ -6,13 +6,12 @@ import asyncio
 from dataclasses import replace
 
 from monitoring_worker.probes.deadline import timed_out
-from shared.domain.assertions import BODY_SOURCES
 from shared.domain.auth import BasicAuth, BearerAuth, DigestAuth, OAuth2Auth
 from shared.domain.checks import HttpCheck
 from shared.domain.clock import Clock
 from shared.domain.errors import CheckError, ErrorKind
 from shared.domain.observation import HttpObservation
-from shared.domain.result import AddressTried, Redirect
+from shared.domain.result import Redirect
 from shared.domain.url import parse_url
 from shared.http.answer import Answer
 from shared.http.cookies import CookieJar
@@ -141,8 +140,8 @@ class _Journey:
             remote_address=exchange.remote_address if exchange else None,
             tls=exchange.peer if exchange else None,
             error=error,
-            excerpt=reader.excerpt() if reader else b"",
-            addresses=tuple(AddressTried(*each) for each in exchange.tried.items()) if exchange else (),
+            excerpt=reader.excerpt() if reader and not reader.body else b"",
+            addresses=tuple(exchange.tried.items()) if exchange else (),
             secrets=self._credentials.secrets if self._credentials else (),
         )
 
@@ -158,10 +157,11 @@ def _manner(spec: HttpCheck) -> Manner:
     return Manner(
         family=spec.ip_family,
         verify=spec.tls.verify,
-        wants_body=any(assertion.source in BODY_SOURCES for assertion in spec.assertions),
+        wants_body=spec.wants_body,
         follows=spec.follow_redirects,
         version=spec.http_version,
         proxy=spec.proxy,
+        newest_tls_only=spec.tls.min_version == "1.3",
         client=f"{client.certificate}\n{client.key}\n" if client else None,
     )
 

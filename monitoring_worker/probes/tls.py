@@ -12,7 +12,7 @@ from shared.domain.errors import CheckError, ErrorKind
 from shared.domain.observation import TlsObservation, TlsPeer
 from shared.http.dial import dial
 from shared.http.door import Door
-from shared.http.errors import HttpError
+from shared.http.errors import HttpError, TargetError
 from shared.http.starttls import Dialogue, ask_for_tls, prelude_timeout
 from shared.http.stopwatch import Phase, Stopwatch
 from shared.http.tls import OBJECTION_WAIT, TlsPipe, TlsSettings
@@ -23,6 +23,12 @@ MAX_ADDRESSES = 64
 
 AT_ONCE = 16
 """Handshakes of one check that are made at the same time."""
+
+_LEGACY = frozenset({"1.0", "1.1"})
+"""Wanted versions that this machine's own settings would not talk."""
+
+_UNEXPLAINED = frozenset({ErrorKind.TLS_WEAK, ErrorKind.TLS_HANDSHAKE})
+"""Failures that may come from weakness: many servers hang up on a newer protocol without a word."""
 
 
 class TlsProbe:
@@ -80,6 +86,7 @@ class _Greeting:
         self._talk: Dialogue | None = None
         self._peer: TlsPeer | None = None
         self._complete = False
+        self._found: CheckError | None = None
 
     async def observe(self, timeout_seconds: float, deadline: float | None = None) -> TlsObservation:
         """Shake hands; ``deadline`` (monotonic) is when the timeout ends where it began before."""
@@ -93,6 +100,7 @@ class _Greeting:
         except TimeoutError:
             if not self._complete:
                 error = self._timed_out(timeout_seconds)
+        error = self._found or error
         return TlsObservation(self._stopwatch.timings(), self._remote_address, self._peer, error)
 
     def not_reached(self, timeout_seconds: float) -> TlsObservation:
@@ -106,11 +114,32 @@ class _Greeting:
         return timed_out(self._stopwatch.phase, timeout_seconds)
 
     async def _exchange(self) -> None:
+        legacy = self._spec.tls.min_version in _LEGACY
+        try:
+            await self._greet(lenient=legacy)
+        except TargetError as failure:
+            if failure.error.kind in _UNEXPLAINED and not legacy:
+                self._found = failure.error
+                await self._look_again()
+            raise
+
+    async def _look_again(self) -> None:
+        """See what a server shows that may be too weak to be talked to; the failure of the first look stays one."""
+        if self._peer and self._peer.chain:
+            return
+        assert self._remote_address
+        self._address = self._remote_address.rpartition(":")[0].strip("[]")
+        try:
+            await self._greet(lenient=True)
+        except TargetError:
+            pass  # then there is nothing more to know
+
+    async def _greet(self, *, lenient: bool) -> None:
         wire = await self._open()
         self._remote_address = wire.address
         try:
             await self._prelude(wire)
-            await self._shake_hands(wire)
+            await self._shake_hands(wire, lenient=lenient)
         finally:
             wire.close()
 
@@ -130,8 +159,8 @@ class _Greeting:
         await ask_for_tls(wire, self._talk)
         self._stopwatch.enter(Phase.TLS)
 
-    async def _shake_hands(self, wire: Wire) -> None:
-        settings = TlsSettings(verify=self._spec.tls.verify, ca_file=self._door.ca_file, lenient=True)
+    async def _shake_hands(self, wire: Wire, *, lenient: bool) -> None:
+        settings = TlsSettings(verify=self._spec.tls.verify, ca_file=self._door.ca_file, lenient=lenient)
         pipe = TlsPipe(settings, self._spec.server_name or self._spec.host)
         try:
             await wire.start_tls(pipe)

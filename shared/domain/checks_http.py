@@ -11,7 +11,7 @@ from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from shared.domain.assertions import BODY_SOURCES, Assertion
 from shared.domain.auth import Auth, ClientCertificate
-from shared.domain.headers import check_request_headers
+from shared.domain.headers import check_request_headers, is_sensitive_header
 from shared.domain.redaction import secrets_of
 from shared.domain.route import NameServer, Proxy
 from shared.domain.spec import Strict, TlsOptions
@@ -165,3 +165,14 @@ class HttpCheck(Strict):
     def secrets(self) -> tuple[str, ...]:
         """Every secret of this check in the forms in which an answer might repeat it."""
         return secrets_of(self)
+
+    @cached_property
+    def sensitive_headers(self) -> frozenset[str]:
+        """Headers of the answer, in lower case, that assertions look at and results must not quote."""
+        looked_at = (assertion.path or "" for assertion in self.assertions if assertion.source == "header")
+        return frozenset(name.lower() for name in looked_at if is_sensitive_header(name))
+
+    @cached_property
+    def wants_body(self) -> bool:
+        """Whether any assertion looks at the body."""
+        return any(assertion.source in BODY_SOURCES for assertion in self.assertions)

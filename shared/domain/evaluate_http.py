@@ -8,10 +8,8 @@ from typing import Any
 
 from shared.domain.assertions import Assertion, Operator
 from shared.domain.checks import HttpCheck
-from shared.domain.comparison import bounded
 from shared.domain.errors import CheckError, ErrorKind
 from shared.domain.evidence import http_evidence
-from shared.domain.headers import is_sensitive_header
 from shared.domain.json_schema import SchemaFailedError, first_fault
 from shared.domain.jsonpath import PathFailedError, find_values
 from shared.domain.judge import Judgement, UnreadableError, failed, judge, passed
@@ -37,36 +35,44 @@ def http(spec: HttpCheck, seen: HttpObservation, now_ms: int) -> CheckVerdict:
     judgements = [_judge_http(assertion, seen, certificate) for assertion in _effective(spec)]
     error = seen.error or weakness(spec.tls, seen.tls)
     verdict = verdict_of(judgements, dated(error, seen.tls, final.host, now_ms))
-    verdict = _unauthorised(spec, seen, verdict, final)
+    if spec.auth and seen.status_code == 401:
+        verdict = _unauthorised(spec, verdict, final)
     if spec.invert:
         verdict = inverted(verdict)
     facts = HttpFacts(
         status_code=seen.status_code,
         version=seen.version,
         remote_address=seen.remote_address,
-        redirects=tuple(Redirect(hop.status_code, bounded(hop.url, SHOWN_URL)) for hop in seen.redirects),
+        redirects=tuple(map(_shown, seen.redirects)),
         body_bytes=seen.body_bytes,
-        final_url=seen.final_url and bounded(seen.final_url, SHOWN_URL),
+        final_url=_short(seen.final_url),
     )
-    secrets = (*spec.secrets, *seen.secrets, *_shown_secrets(spec, seen))
+    secrets = _secrets(spec, seen)
     evidence = None if verdict.status is ResultStatus.UP else http_evidence(seen, secrets)
     verdict = replace(verdict, timings_ms=seen.timings, http=facts, tls=tls, evidence=evidence)
-    return redact_verdict(verdict, secrets)
+    return redact_verdict(verdict, secrets) if secrets else verdict
 
 
-def _shown_secrets(spec: HttpCheck, seen: HttpObservation) -> tuple[str, ...]:
-    """Values that assertions would quote although the name of their header sounds secret."""
-    asked = (assertion.path or "" for assertion in spec.assertions if assertion.source == "header")
-    names = {name.lower() for name in asked if is_sensitive_header(name)}
-    return forms_of(value for name, value in seen.headers if name in names) if names else ()
+def _secrets(spec: HttpCheck, seen: HttpObservation) -> tuple[str, ...]:
+    """Those of the check and the attempt, and what assertions would quote from headers that sound secret."""
+    if not spec.sensitive_headers:
+        return spec.secrets + seen.secrets
+    quoted = forms_of(value for name, value in seen.headers if name in spec.sensitive_headers)
+    return spec.secrets + seen.secrets + quoted
 
 
-def _unauthorised(spec: HttpCheck, seen: HttpObservation, verdict: CheckVerdict, final: Url) -> CheckVerdict:
+def _shown(hop: Redirect) -> Redirect:
+    return Redirect(hop.status_code, _short(hop.url) or "")
+
+
+def _short(url: str | None) -> str | None:
+    return url if url is None or len(url) <= SHOWN_URL else f"{url[: SHOWN_URL - 1]}…"
+
+
+def _unauthorised(spec: HttpCheck, verdict: CheckVerdict, final: Url) -> CheckVerdict:
     """A 401 in answer to credentials is about them; at another origin none were sent."""
     failed_on_status = verdict.error is not None and verdict.error.kind is ErrorKind.STATUS_CODE
-    if not failed_on_status or seen.status_code != 401 or not spec.auth:
-        return verdict
-    if final.origin != parse_url(spec.url).origin:
+    if not failed_on_status or not spec.auth or final.origin != parse_url(spec.url).origin:
         return verdict
     message = f"the server refused the credentials (status 401, {spec.auth.kind} authentication)"
     return replace(verdict, error=CheckError(ErrorKind.AUTH_FAILED, message))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from shared.domain.comparison import well_formed
 from shared.domain.observation import HttpObservation, decode_text
 from shared.domain.redaction import CUT, hide, redact_headers, scrub
-from shared.domain.result import Evidence
+from shared.domain.result import AddressTried, Evidence
 
 BODY_CHARACTERS = 1024
 HEADERS_CHARACTERS = 4096
@@ -16,7 +16,8 @@ _READ_BYTES = 4096
 
 def http_evidence(seen: HttpObservation, secrets: tuple[str, ...]) -> Evidence:
     """The last answer, redacted; empty as far as none came."""
-    return Evidence(addresses=seen.addresses, headers=_headers(seen, secrets), body=_body(seen, secrets))
+    addresses = tuple(AddressTried(*each) for each in seen.addresses)
+    return Evidence(addresses=addresses, headers=_headers(seen, secrets), body=_body(seen, secrets))
 
 
 def _headers(seen: HttpObservation, secrets: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

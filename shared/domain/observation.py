@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
-from shared.domain.errors import CheckError
-from shared.domain.result import AddressTried, Redirect, Timings
+from shared.domain.errors import CheckError, ErrorKind
+from shared.domain.result import Redirect, Timings
 
 # Codecs that are no character sets of the web; some of them take quadratic time.
 _NOT_CHARSETS = frozenset({"punycode", "idna", "unicode_escape", "raw_unicode_escape", "undefined", "mbcs", "oem"})
@@ -48,7 +48,7 @@ class HttpObservation:
 
     ``body`` is decoded from its content codings; it stays empty when no assertion looks at it. ``body_bytes``
     counts what was received, or with ``body`` what came out of the decoder. ``excerpt`` is the beginning of a body
-    that was not kept. ``secrets`` are those that only the attempt knows, such as a fetched token.
+    that was not kept, ``addresses`` those dialled last and how they failed. ``secrets`` are those that only the attempt knows, such as a fetched token.
     """
 
     timings: Timings
@@ -63,7 +63,7 @@ class HttpObservation:
     tls: TlsPeer | None = None
     error: CheckError | None = None
     excerpt: bytes = b""
-    addresses: tuple[AddressTried, ...] = ()
+    addresses: tuple[tuple[str, ErrorKind | None], ...] = ()
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
     def header(self, name: str) -> str | None:

@@ -24,10 +24,20 @@ class Depth:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A region's consumer: checks that wait for a worker, and how far the workers have come."""
+    """A region's consumer: checks nobody asked for yet, how many were handed out, and how many of those in vain."""
 
     pending: int = 0
     delivered: int = 0
+    redelivered: int = 0
+
+    def is_stuck_since(self, before: Reader) -> bool:
+        """Whether nothing moved: checks wait and none was handed out, or none that came back was settled.
+
+        A worker that is frozen still has requests open, which swallow checks: only their coming back shows it.
+        """
+        untaken = self.pending > 0 and self.delivered == before.delivered
+        unsettled = self.redelivered >= before.redelivered > 0
+        return untaken or unsettled
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +111,7 @@ def _workers(sight: Sight, memory: Memory) -> str | None:
 
 def _is_deaf(region: str, reader: Reader, now_ms: int, memory: Memory) -> bool:
     before = memory.last.get(region)
-    if reader.pending == 0 or before is None or reader.delivered != before.delivered:
+    if before is None or not reader.is_stuck_since(before):
         memory.deaf_since.pop(region, None)
         return False
     return now_ms - memory.deaf_since.setdefault(region, now_ms) > DEAF_AFTER_MS

@@ -57,7 +57,9 @@ class Answer:
         """The beginning of a body that is not in ``body``: incomplete, or of an answer that was no success."""
         if self._decoder is not None:
             return b"" if self.body else self._decoder.so_far(EXCERPT)
-        return beginning(bytes(self._beginning or b""), self.field("content-encoding"), EXCERPT)
+        if not self._beginning:
+            return b""
+        return beginning(bytes(self._beginning), self.field("content-encoding"), EXCERPT)
 
     # What the reader of a protocol calls.
 

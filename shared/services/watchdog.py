@@ -109,7 +109,7 @@ class Watchdog:
         except NotFoundError:
             return None
         delivered = info.delivered.consumer_seq if info.delivered else 0
-        return Reader(info.num_pending or 0, delivered)
+        return Reader(info.num_pending or 0, delivered, info.num_redelivered or 0)
 
     def _tell(self, verdicts: dict[str, str | None]) -> None:
         """Metrics at once; a line when an alarm begins, every minute while it lasts, and when it ends."""

@@ -36,6 +36,7 @@ class Stored:
     started_ms: int | None
     status: str
     reason: str | None
+    message: str | None
 
     @property
     def lateness_ms(self) -> int:
@@ -113,7 +114,7 @@ async def read_books(database_url: str, begins_ms: int, ends_ms: int) -> Books:
 def _stored(row: asyncpg.Record) -> Stored:
     key = SlotKey(row["monitor_id"], row["region"], to_milliseconds(row["scheduled_at"]))
     started = row["started_at"] and to_milliseconds(row["started_at"])
-    return Stored(key, started, row["status"], row["error_kind"])
+    return Stored(key, started, row["status"], row["error_kind"], row["error_message"])
 
 
 def run_twice(

@@ -18,12 +18,14 @@ from tests.chaos.report import Row, table
 from tests.chaos.suite import all_on_time_after
 
 ROWS: list[Row] = []
+FIGURES: list[str] = []
 clock = SystemClock()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("chaos")
     group.addoption("--whole", action="store_true", help="run the whole chaos suite, not only its quick part")
+    group.addoption("--reads", type=int, default=200, help="how often each size of the bucket is read")
     group.addoption("--table", type=Path, help="also write the chaos suite's table to this file")
 
 
@@ -41,9 +43,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if not ROWS:
+    if not (ROWS or FIGURES):
         return
-    text = f"{_versions()}\n\n{table(ROWS)}\n"
+    figures = "".join(f"* {figure}\n" for figure in FIGURES)
+    text = f"{_versions()}\n\n{table(ROWS)}\n\n{figures}"
     terminalreporter.write_line(f"\n{text}")
     if path := config.getoption("--table", default=None):
         path.write_text(text)
@@ -56,10 +59,15 @@ def _versions() -> str:
     return f"{day}: {', '.join(parts)}."
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def chaos(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Installation]:
-    """An installation under load: 200 monitors every 5 s, in two regions."""
-    async with Installation(tmp_path_factory.mktemp("chaos")) as installation:
+async def under_load(installation: Installation) -> AsyncIterator[Installation]:
+    """Running, with 200 monitors every 5 s in two regions, all of them on time."""
+    async with installation:
         await create_load(installation)
         await all_on_time_after(installation, clock.now_ms())
         yield installation
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def chaos(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Installation]:
+    async for running in under_load(Installation(tmp_path_factory.mktemp("chaos"))):
+        yield running

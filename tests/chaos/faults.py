@@ -1,4 +1,4 @@
-"""The faults. Each breaks something, mends what only an operator can mend, and answers when it was mended.
+"""Faults of our processes. Each fault breaks something, mends what only an operator can, and answers when that was.
 
 That moment, in wall-clock milliseconds, is what recovery is counted from: of a fault that the system has to survive
 by itself it is the moment of the fault.
@@ -11,15 +11,13 @@ import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from shared.contracts.names import CHECKS_STREAM, RESULTS_STREAM, SCHEDULES_BUCKET, worker_consumer
-from shared.messaging.connect import connect
-from shared.messaging.streams import bucket_stream
 from shared.testing.tocsin import eventually
 from tests.chaos.installation import Installation, clock
 from tests.chaos.processes import Service
 
 FREEZE_SECONDS = 15.0
-NATS_FREEZE_SECONDS = 30.0
+REPLACEMENTS = 10
+STEPPED_SECONDS = 6.0
 
 Play = Callable[[Installation], Awaitable[int]]
 
@@ -31,7 +29,8 @@ class Fault:
     ``recovery`` bounds, in seconds after it was mended, when every check begins on time again; ``lateness`` how
     late a check may begin at all (None: the outage itself decides). ``missed`` says that slots may be recorded as
     missed: only where the whole system was down. ``reruns`` is how many checks may run twice, in the hands of
-    whoever was killed.
+    whoever was killed. ``gap`` bounds the time between the starts of two checks. ``settled`` is how long the last
+    records may take to be stored.
     """
 
     name: str
@@ -40,7 +39,8 @@ class Fault:
     lateness: float | None = None
     missed: bool = False
     reruns: int = 0
-    whole: bool = True
+    gap: float | None = None
+    settled: float = 45.0
 
 
 async def kill_leader(chaos: Installation) -> int:
@@ -85,43 +85,6 @@ async def terminate_worker(chaos: Installation) -> int:
     return await _terminate(chaos, chaos.services["worker-1"])
 
 
-async def kill_nats(chaos: Installation) -> int:
-    await chaos.nats.kill()
-    await chaos.nats.start()
-    return clock.now_ms()
-
-
-async def restart_nats(chaos: Installation) -> int:
-    await chaos.nats.restart()
-    return clock.now_ms()
-
-
-async def freeze_nats(chaos: Installation) -> int:
-    chaos.nats.freeze()
-    await asyncio.sleep(NATS_FREEZE_SECONDS)
-    chaos.nats.thaw()
-    return clock.now_ms()
-
-
-async def delete_everything_in_nats(chaos: Installation) -> int:
-    """A consumer, then a bucket, then both streams, a second apart."""
-    connection = await connect([chaos.nats.url], name="chaos", buffer_writes=False)
-    try:
-        await connection.js.delete_consumer(CHECKS_STREAM, worker_consumer("default"))
-        for stream in (bucket_stream(SCHEDULES_BUCKET), CHECKS_STREAM, RESULTS_STREAM):
-            await asyncio.sleep(1)
-            await connection.js.delete_stream(stream)
-    finally:
-        await connection.close()
-    return clock.now_ms()
-
-
-async def kill_postgres(chaos: Installation) -> int:
-    await chaos.postgres.kill()
-    await chaos.postgres.start()
-    return clock.now_ms()
-
-
 async def kill_all(chaos: Installation) -> int:
     services = list(chaos.services.values())
     for service in services:
@@ -155,13 +118,31 @@ async def _freeze(service: Service) -> int:
     return frozen
 
 
-QUICK = (
-    Fault("SIGKILL of the leader", kill_leader, recovery=2, lateness=2),
-    Fault("SIGSTOP of the leader, 15 s", freeze_leader, recovery=2, lateness=2),
-    Fault("SIGTERM of the leader", terminate_leader, recovery=1, lateness=1),
-    Fault("SIGKILL of a worker in the middle of a check", kill_worker_in_a_check, recovery=8, reruns=64),
-    Fault("SIGKILL of NATS", kill_nats, recovery=10, reruns=10),
-    Fault("consumer, bucket and both streams deleted", delete_everything_in_nats, recovery=10, missed=True),
-    Fault("SIGKILL of PostgreSQL", kill_postgres, recovery=2, lateness=2),
-    Fault("SIGKILL of all our processes at once", kill_all, recovery=20, missed=True, reruns=200),
-)
+async def replace_everything(chaos: Installation) -> int:
+    """Ten rolling updates: each process gets a successor, and is told to stop when that one is ready."""
+    begun = clock.now_ms()
+    for _ in range(REPLACEMENTS):
+        for name in list(chaos.services):
+            await chaos.replace(name)
+    return begun
+
+
+async def step_clock_of_leader(chaos: Installation) -> int:
+    return await _step_clock(chaos, await chaos.leader())
+
+
+async def step_clock_of_standby(chaos: Installation) -> int:
+    return await _step_clock(chaos, await chaos.standby())
+
+
+async def step_clock_of_worker(chaos: Installation) -> int:
+    return await _step_clock(chaos, chaos.services["worker-1"])
+
+
+async def _step_clock(chaos: Installation, service: Service) -> int:
+    """An hour ahead for a while, then an hour behind, then right again."""
+    begun = clock.now_ms()
+    for step in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGUSR2, signal.SIGUSR1):
+        service.send(step)
+        await asyncio.sleep(STEPPED_SECONDS)
+    return begun

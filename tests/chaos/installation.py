@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from uuid import UUID
 
 import httpx
+from sqlalchemy import select
 
 from shared.contracts.sealing import Sealer
 from shared.db.migrate import upgrade
@@ -20,6 +21,7 @@ from shared.db.models import Organisation
 from shared.db.session import Database
 from shared.domain.clock import SystemClock
 from shared.domain.monitor import MonitorSpec
+from shared.services.bootstrap import bootstrap
 from shared.services.monitors import MonitorService
 from shared.testing.nats import FlakyProxy, NatsServer, free_port
 from shared.testing.postgres import PostgresServer
@@ -33,28 +35,42 @@ MODULES = {
     "scheduler": "monitoring_scheduler.main",
     "worker": "monitoring_worker.main",
 }
+ROOT = Path(__file__).parents[2]
 clock = SystemClock()
+
+
+def environment(name: str, folder: Path, settings: Mapping[str, str]) -> dict[str, str]:
+    """What a process reads, and nothing of ours that this process happens to have in its own environment."""
+    return {
+        **{key: value for key, value in os.environ.items() if not key.startswith("TOCSIN_")},
+        "TOCSIN_SECRET_KEYS": SECRET_KEY,
+        "TOCSIN_ALLOW_PRIVATE_TARGETS": "true",
+        "TOCSIN_READY_FILE": str(folder / f"{name}.ready"),
+        "PYTHONPATH": str(ROOT),
+        **settings,
+    }
 
 
 class Installation:
     """One API, two schedulers, two workers in ``default`` and one in ``eu``; each reaches NATS by its own proxy.
 
-    ``nats`` are the servers it runs on, one or a cluster (which is reached without proxies).
+    ``nats`` are the servers it runs on, one or a cluster (which is reached without proxies). ``entry`` is a module
+    that is given the name of the program it is to run.
     """
 
-    def __init__(self, folder: Path, nats: Sequence[NatsServer] = ()) -> None:
+    def __init__(self, folder: Path, nats: Sequence[NatsServer] = (), *, entry: str | None = None) -> None:
         self.folder = folder
+        self._entry = entry
         self.nats_servers = tuple(nats) or (NatsServer(folder / "nats"),)
         self.postgres = PostgresServer(folder / "postgres")
         self.services: dict[str, Service] = {}
         self.proxies: dict[str, FlakyProxy] = {}
         self.paths: dict[str, UUID] = {}
-        self.places = 0  # monitors times their regions
-        self.modules = dict(MODULES)
+        self.places: set[tuple[UUID, str]] = set()
         self.target_url = ""
         self._target: asyncio.subprocess.Process | None = None
         self._stack = AsyncExitStack()
-        self._organisation_id: UUID | None = None
+        self._api_key = ""
 
     @property
     def nats(self) -> NatsServer:
@@ -75,7 +91,7 @@ class Installation:
     async def __aenter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
-            await self._start_servers()
+            await self.start_servers()
             await self._start_target()
             await self._add_services()
             await self.start(self.services.values())
@@ -95,6 +111,15 @@ class Installation:
         await asyncio.gather(*(service.start() for service in chosen))
         await asyncio.gather(*(service.wait_until_ready() for service in chosen))
 
+    async def replace(self, name: str) -> None:
+        """A rolling update of one process: the successor is ready before the old one is told to stop."""
+        old = self.services[name]
+        new = old.successor(free_port(), self.folder)
+        await self.start([new])
+        self.services[name] = new
+        code = await old.terminate()
+        assert code == 0, f"{name} ends cleanly on SIGTERM, not with {code}"
+
     async def leader(self) -> Service:
         """The scheduler that leads; waits until there is exactly one."""
 
@@ -110,20 +135,25 @@ class Installation:
         return next(service for service in self.schedulers if service is not leader)
 
     async def create_monitors(
-        self, paths: Sequence[str], interval_seconds: int = 5, regions: Collection[str] = ("default",)
+        self,
+        paths: Sequence[str],
+        interval_seconds: int = 5,
+        regions: Collection[str] = ("default",),
+        **options: Any,
     ) -> None:
         """Create a monitor for each path of the target in one transaction, as the API does."""
         service = MonitorService(Sealer([SECRET_KEY]), clock)
         async with Database(self.database_url, application_name="chaos") as database:
-            organisation_id = await self._organisation(database)
+            async with database.system() as session:
+                [organisation_id] = await session.scalars(select(Organisation.id))
             async with database.tenant(organisation_id) as session:
                 for path in paths:
-                    spec = self.monitor_spec(path, interval_seconds, regions)
+                    spec = self.monitor_spec(path, interval_seconds, regions, **options)
                     self.paths[path] = await service.create(session, organisation_id, spec)
-                    self.places += len(regions)
+                    self.places |= {(self.paths[path], region) for region in regions}
 
     def monitor_spec(
-        self, path: str, interval_seconds: int, regions: Collection[str] = ("default",)
+        self, path: str, interval_seconds: int, regions: Collection[str] = ("default",), **options: Any
     ) -> MonitorSpec:
         return MonitorSpec.model_validate(
             {
@@ -132,6 +162,7 @@ class Installation:
                 "regions": list(regions),
                 "timeout_seconds": 4,
                 "check": {"kind": "http", "url": f"{self.target_url}{path}"},
+                **options,
             }
         )
 
@@ -146,21 +177,34 @@ class Installation:
         async with httpx.AsyncClient(trust_env=False, timeout=10) as client:
             (await client.get(f"{self.target_url}/set/{status}")).raise_for_status()
 
-    async def _organisation(self, database: Database) -> UUID:
-        if self._organisation_id is None:
-            organisation = Organisation(name="Chaos", slug="chaos")
-            async with database.system() as session:
-                session.add(organisation)
-                await session.flush()
-                self._organisation_id = organisation.id
-        return self._organisation_id
+    async def post_monitor(self, path: str, interval_seconds: int) -> None:
+        """Create a monitor over REST."""
+        spec = self.monitor_spec(path, interval_seconds).model_dump(mode="json")
+        async with self._client() as client:
+            answer = (await client.post("/v1/monitors", json=spec)).raise_for_status().json()
+        self.paths[path] = UUID(answer["id"])
+
+    async def monitor(self, monitor_id: UUID) -> dict[str, Any]:
+        """A monitor as REST shows it."""
+        async with self._client() as client:
+            answer: dict[str, Any] = (await client.get(f"/v1/monitors/{monitor_id}")).raise_for_status().json()
+        return answer
+
+    def _client(self) -> httpx.AsyncClient:
+        headers = {"Authorization": f"Bearer {self._api_key}"}
+        url = f"http://127.0.0.1:{self.services['api'].port}"
+        return httpx.AsyncClient(base_url=url, headers=headers, trust_env=False, timeout=10)
 
     def _of_kind(self, kind: str) -> list[Service]:
         return [service for name, service in self.services.items() if name.startswith(kind)]
 
-    async def _start_servers(self) -> None:
+    async def start_servers(self) -> None:
         await self._stack.enter_async_context(self.postgres)
         await asyncio.to_thread(upgrade, self.database_url)
+        async with Database(self.database_url, application_name="chaos") as database:
+            credentials = await bootstrap(database, clock)
+            assert credentials, "the database is new"
+            self._api_key = credentials.api_key
         await asyncio.gather(*(self._stack.enter_async_context(server) for server in self.nats_servers))
 
     async def _start_target(self) -> None:
@@ -184,21 +228,19 @@ class Installation:
             await self._add(f"worker-{number}", "worker", TOCSIN_REGION=region)
 
     async def _add(self, name: str, kind: str, **settings: str) -> None:
-        port = free_port()
-        environment = {
-            **{key: value for key, value in os.environ.items() if not key.startswith("TOCSIN_")},
+        own = {
             "TOCSIN_DATABASE_URL": self.database_url,
             "TOCSIN_NATS_URL": await self._nats_url(name),
-            **({"TOCSIN_NATS_REPLICAS": str(len(self.nats_servers))} if len(self.nats_servers) > 1 else {}),
-            "TOCSIN_SECRET_KEYS": SECRET_KEY,
-            "TOCSIN_ALLOW_PRIVATE_TARGETS": "true",
-            "TOCSIN_API_PORT" if kind == "api" else "TOCSIN_METRICS_PORT": str(port),
-            "TOCSIN_READY_FILE": str(self.folder / f"{name}.ready"),
+            "TOCSIN_NATS_REPLICAS": str(len(self.nats_servers)),
             **settings,
         }
-        service = Service(name, self.modules[kind], port, environment, self.folder / f"{name}.log")
-        self.services[name] = service
-        self._stack.push_async_callback(service.end)
+        program = (self._entry, MODULES[kind]) if self._entry else (MODULES[kind],)
+        variables = environment(name, self.folder, own)
+        self.services[name] = Service(name, program, free_port(), variables, self.folder / f"{name}.log")
+        self._stack.push_async_callback(self._end, name)
+
+    async def _end(self, name: str) -> None:
+        await self.services[name].end()
 
     async def _nats_url(self, name: str) -> str:
         if len(self.nats_servers) > 1:

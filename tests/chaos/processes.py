@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import httpx
@@ -21,13 +21,18 @@ class Service:
     """One process of ours; started again it keeps its name, port and environment."""
 
     def __init__(
-        self, name: str, module: str, port: int, environment: Mapping[str, str], log: Path, *arguments: str
+        self, name: str, program: Sequence[str], port: int, environment: Mapping[str, str], log: Path
     ) -> None:
         self.name, self.port, self.log = name, port, log
-        self.module = module
-        self._arguments = arguments
-        self._environment = environment
+        self._program = program
+        port_setting = "TOCSIN_API_PORT" if name.startswith("api") else "TOCSIN_METRICS_PORT"
+        self._environment = {**environment, port_setting: str(port)}
         self._process: asyncio.subprocess.Process | None = None
+
+    def successor(self, port: int, folder: Path) -> Service:
+        """The same process for a rolling update, beside this one."""
+        environment = {**self._environment, "TOCSIN_READY_FILE": str(folder / f"{self.name}-{port}.ready")}
+        return Service(self.name, self._program, port, environment, self.log)
 
     @property
     def pid(self) -> int:
@@ -43,7 +48,7 @@ class Service:
         assert not self.is_running, f"{self.name} runs already"
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-P", "-m", self.module, *self._arguments,
+                sys.executable, "-P", "-m", *self._program,
                 stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment,
             )  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 _COLUMNS = (
     "fault", "due", "run", "missed, reported", "unaccounted", "double results", "run twice",
@@ -13,7 +13,10 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one fault did. Times in milliseconds; ``problems`` is empty when all promises were kept."""
+    """What one fault did. Times in milliseconds.
+
+    ``problems`` is empty when all promises were kept; ``details`` names slots to look at.
+    """
 
     fault: str
     due: int
@@ -27,7 +30,8 @@ class Row:
     recovery_ms: int
     bound_ms: int
     reasons: str = ""
-    problems: tuple[str, ...] = field(default=())
+    problems: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
 
     def cells(self) -> tuple[str, ...]:
         return (

@@ -11,7 +11,7 @@ from tests.chaos.installation import Installation, clock
 from tests.chaos.report import Row
 
 CALM_SECONDS = 90.0
-SETTLED_SECONDS = 45.0
+DETAILS = 12
 _BEFORE_MS = 15_000
 
 
@@ -22,7 +22,7 @@ async def play(chaos: Installation, fault: Fault) -> Row:
     mended_ms = await fault.play(chaos)
     await all_on_time_after(chaos, max(mended_ms, clock.now_ms()))
     ends_ms = clock.now_ms()
-    books = await settled_books(chaos, begins_ms, ends_ms)
+    books = await settled_books(chaos, begins_ms, ends_ms, fault.settled)
     return _judge(fault, books, mended_ms, await _extra_runs(chaos, begins_ms, ends_ms))
 
 
@@ -34,21 +34,22 @@ async def all_on_time_after(chaos: Installation, moment_ms: int) -> None:
             books = await read_books(chaos.database_url, moment_ms, clock.now_ms())
         except (OSError, asyncpg.PostgresError):
             return False
-        places = {(row.key.monitor_id, row.key.region) for row in books.run if row.lateness_ms <= ON_TIME_MS}
-        return len(places) == chaos.places
+        return chaos.places <= {
+            (row.key.monitor_id, row.key.region) for row in books.run if row.lateness_ms <= ON_TIME_MS
+        }
 
     await eventually("every monitor is checked on time again", on_time, within=CALM_SECONDS, every=0.5)
 
 
-async def settled_books(chaos: Installation, begins_ms: int, ends_ms: int) -> Books:
-    """The books as soon as they balance, or as they stand after a while."""
-    deadline = clock.monotonic() + SETTLED_SECONDS
+async def settled_books(chaos: Installation, begins_ms: int, ends_ms: int, within: float) -> Books:
+    """The books as soon as they balance, or as they stand after ``within`` seconds."""
+    deadline = clock.monotonic() + within
 
     async def settled() -> Books | None:
         books = await read_books(chaos.database_url, begins_ms, ends_ms)
         return books if not books.unaccounted or clock.monotonic() > deadline else None
 
-    books: Books = await eventually("the books", settled, within=SETTLED_SECONDS + 10, every=0.5)
+    books: Books = await eventually("the books", settled, within=within + 10, every=0.5)
     return books
 
 
@@ -70,7 +71,8 @@ def _judge(fault: Fault, books: Books, mended_ms: int, extra: list[tuple[str, in
         f"{len(books.alarms)} false alarms": bool(books.alarms),
         f"{len(extra)} run twice": len(extra) > fault.reruns,
         "recovery too slow": recovery_ms > fault.recovery * 1000,
-        "too late": fault.lateness is not None and books.latest_ms() > fault.lateness * 1000,
+        "a check too late": fault.lateness is not None and books.latest_ms() > fault.lateness * 1000,
+        "gap too long": fault.gap is not None and books.longest_gap_ms() > fault.gap * 1000,
     }
     return Row(
         fault=fault.name,
@@ -86,4 +88,24 @@ def _judge(fault: Fault, books: Books, mended_ms: int, extra: list[tuple[str, in
         bound_ms=round(fault.recovery * 1000),
         reasons=reasons,
         problems=tuple(problem for problem, is_true in found.items() if is_true),
+        details=_details(books, extra),
     )
+
+
+def _details(books: Books, extra: list[tuple[str, int]]) -> tuple[str, ...]:
+    """What to look at first, in seconds since the fault."""
+
+    def since(moment_ms: int) -> str:
+        return f"{(moment_ms - books.begins_ms) / 1000:.2f} s"
+
+    late = sorted((row for row in books.run if row.lateness_ms > ON_TIME_MS), key=lambda row: -row.lateness_ms)
+    return (
+        *(f"unaccounted {key.message_id} due at {since(key.slot_ms)}" for key in books.unaccounted[:DETAILS]),
+        *(f"missed {row.key.message_id} due at {since(row.key.slot_ms)}: {row.reason}, {row.message}"
+          for row in books.missed[:DETAILS]),
+        *(f"alarm {row.key.message_id} due at {since(row.key.slot_ms)}: {row.reason}, {row.message}"
+          for row in books.alarms[:DETAILS]),
+        *(f"late {row.key.message_id} due at {since(row.key.slot_ms)}, {row.lateness_ms} ms"
+          for row in late[:DETAILS]),
+        *(f"run twice {path} at {since(arrived)}" for path, arrived in extra[:DETAILS]),
+    )  # fmt: skip

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 
 from shared.domain.clock import SystemClock
 
@@ -23,12 +22,10 @@ class Target:
         self._log: list[tuple[str, int]] = []
 
     async def serve(self) -> None:
-        """Print the port and serve until SIGTERM."""
+        """Print the port and serve until killed."""
         server = await asyncio.start_server(self._connected, "127.0.0.1", 0, backlog=1024)
         print(server.sockets[0].getsockname()[1], flush=True)
-        stop = asyncio.Event()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-        await stop.wait()
+        await server.serve_forever()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from shared.domain.checks import AnyCheck, CheckSpec, SslCheck, TlsOptions
+from shared.domain.checks import AnyCheck, CheckKind, CheckSpec, SslCheck, TlsOptions
 
 ADAPTER: TypeAdapter[AnyCheck] = TypeAdapter(CheckSpec)
 SLOW = {"source": "response_time_ms", "operator": "lt", "value": 100}
@@ -59,6 +59,12 @@ def test_a_refusal_names_the_field_and_the_mend(fields: dict[str, Any], field: s
     (error,) = caught.value.errors()
     assert ".".join(map(str, error["loc"][1:])).startswith(field)
     assert word in error["msg"]
+
+
+def test_every_kind_has_its_name() -> None:
+    assert [get_args(spec.model_fields["kind"].annotation)[0] for spec in get_args(AnyCheck)] == list(
+        get_args(CheckKind)
+    )
 
 
 def test_starttls_brings_its_port() -> None:

@@ -139,6 +139,7 @@ def test_what_follows_in_plain_text_is_kept_to_be_refused(protocol: StartTls) ->
         ("ldap", [b"HTTP/1.1 400 Bad Request"], "this is not LDAP"),
         ("ldap", [b"\x30\x84\xff\xff\xff\xff"], "this is not LDAP"),
         ("ldap", [b"\x30\x02\x02\x7f"], "this is not LDAP"),
+        ("ldap", [bytes.fromhex("300c020101787f0a010004000400")], "this is not LDAP"),
         ("xmpp", [STREAM + b"<stream:features></stream:features>"], "does not offer STARTTLS"),
         ("xmpp", [STREAM + FEATURES, b"<failure xmlns='x'/>"], "refused"),
     ],

@@ -108,6 +108,8 @@ def test_a_lifetime_of_nothing_has_no_share() -> None:
 def test_an_end_is_seen_without_verification() -> None:
     assert ended(peer(der(ends=1), verified=False), NOW_MS) is None
     assert ended(peer(der(ends=-1), verified=False), NOW_MS) is not None
+    # Without a validated path, what else the server sends may be surplus: it decides nothing.
+    assert ended(peer(der(ends=1), der(ends=-5), verified=False), NOW_MS) is None
     assert ended(peer(), NOW_MS) is None
     assert ended(None, NOW_MS) is None
 

@@ -62,3 +62,12 @@ def test_values_that_sound_secret_are_masked(query: str, shown: str) -> None:
 def test_the_default_port_spelled_out_is_the_same_origin() -> None:
     assert parse_url("https://a.example").origin == parse_url("https://A.example:443/x").origin
     assert parse_url("https://a.example").origin != parse_url("http://a.example:443/").origin
+
+
+def test_an_address_sent_by_a_target_is_bounded() -> None:
+    here = parse_url("http://a.example/")
+    with pytest.raises(ValueError, match="8192"):
+        here.join("/" + "a" * 9000)
+    before = parse_url.cache_info().currsize
+    here.join("/somewhere-else")
+    assert parse_url.cache_info().currsize == before

@@ -61,6 +61,16 @@ def test_workers_that_take_nothing_while_checks_wait_are_deaf_after_a_while() ->
     assert alarms(*looks) == {"workers": "checks wait and no worker takes them in eu"}
 
 
+def test_checks_that_come_back_and_are_not_settled_mean_deafness_too() -> None:
+    looks = [sight(now_ms=NOW + step * 5_000, readers={"eu": Reader(0, 100 + step, 5)}) for step in range(5)]
+    assert "checks wait and no worker takes them in eu" in alarms(*looks)["workers"]
+
+
+def test_checks_that_come_back_and_are_taken_by_another_worker_do_not() -> None:
+    looks = [sight(now_ms=NOW + step * 5_000, readers={"eu": Reader(0, 100, 5 - step)}) for step in range(5)]
+    assert "workers" not in alarms(*looks)
+
+
 def test_a_long_queue_that_moves_is_not_deafness() -> None:
     looks = [sight(readers={"eu": Reader(40, 100 + step)}) for step in range(9)]
     assert alarms(*looks) == {}

@@ -97,6 +97,21 @@ async def test_a_dead_family_does_not_matter() -> None:
     assert verdict.ping.address == "::1"
 
 
+@needs_icmp
+@pytest.mark.parametrize("code", [errno.EHOSTUNREACH, errno.EPROTO, errno.ECONNREFUSED])
+async def test_what_the_network_says_is_data_at_once(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    def report(*_: Any) -> None:
+        raise OSError(code, "scripted")
+
+    monkeypatch.setattr(icmp, "echo_request", report)
+    started = time.monotonic()
+    verdict = await echo(count=1)
+    assert verdict.error
+    assert verdict.error.kind == "connect_unreachable"
+    assert verdict.error.message == "127.0.0.1 cannot be reached: scripted"
+    assert time.monotonic() - started < 1
+
+
 async def test_without_permission_the_check_says_what_to_grant(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> socket.socket:
         raise OSError(errno.EACCES, "Permission denied")

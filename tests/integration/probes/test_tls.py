@@ -330,3 +330,13 @@ def context_of(
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(file)
     return context
+
+
+async def test_a_request_is_not_sent_over_a_protocol_that_is_too_old(
+    runner: CheckRunner, authority: Authority
+) -> None:
+    context = authority.context()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with blocking_tls(context, OK) as port:
+        verdict = await check(runner, f"https://127.0.0.1:{port}/", tls={"min_version": "1.3"})
+        assert kind(verdict) == "tls_weak"

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from monitoring_worker.probes.runner import CheckRunner
-from shared.domain.checks import SslCheck
+from shared.domain.checks import SslCheck, TcpCheck
 from shared.domain.result import CheckVerdict, ResultStatus
 from shared.http.guard import AddressPolicy
 from tests.integration.probes.conftest import HERE, Authority, check_tls
@@ -132,8 +132,8 @@ async def test_one_stale_backend_is_found_and_named(authority: Authority) -> Non
             (f"127.0.0.1:{port}", "up"),
             (f"127.0.0.2:{port}", "down"),
         ]
-        prints = {each.certificate.fingerprint_sha256 for each in verdict.tls.addresses if each.certificate}
-        assert len(prints) == 2
+        assert len({each.fingerprint_sha256 for each in verdict.tls.addresses}) == 2
+        assert [each.days_left for each in verdict.tls.addresses] == [89, -4]
         # A check that stops at the first address that answers is blind to it.
         assert (await survey(runner, port, tls={"verify": False}, addresses="any")).status is ResultStatus.UP
 
@@ -175,6 +175,24 @@ async def test_an_old_protocol_is_weak_with_all_its_facts(runner: CheckRunner, a
         assert verdict.tls.version == "TLSv1.1"
         assert verdict.tls.certificate
         assert (await check_tls(runner, target.port, tls={"min_version": "1.1"})).status is ResultStatus.UP
+
+
+async def test_a_server_without_a_certificate_is_never_up(runner: CheckRunner) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("aNULL:@SECLEVEL=0")
+    async with serve(OK, tls=context) as target:
+        for options in ({}, {"min_version": "1.0"}, {"min_version": "1.0", "verify": False}):
+            assert kind(await check_tls(runner, target.port, tls=options)) == "tls_handshake"
+
+
+async def test_silence_after_the_handshake_is_no_timeout(runner: CheckRunner, authority: Authority) -> None:
+    context = authority.context()
+    context.num_tickets = 0
+    async with serve(OK, tls=context) as target:
+        assert (await check_tls(runner, target.port, timeout=0.3)).status is ResultStatus.UP
+        spec = TcpCheck.model_validate({"host": "127.0.0.1", "port": target.port, "tls": {}})
+        assert (await runner.run(spec, timeout_seconds=0.3)).status is ResultStatus.UP
 
 
 async def test_a_newer_protocol_can_be_demanded(runner: CheckRunner, authority: Authority) -> None:

@@ -103,7 +103,7 @@ async def test_http_03_a_drip_does_not_stretch_the_deadline_of_a_webhook() -> No
 
     async with serve(drip) as target, guarded_client(door(), timeout_seconds=0.3) as client:
         started = time.monotonic()
-        with pytest.raises(httpx.ReadTimeout, match="0.3 s"):
+        with pytest.raises(httpx.ReadTimeout, match=r"0\.3 s"):
             await client.get(target.url())
         assert time.monotonic() - started < 1.3
 
@@ -136,7 +136,7 @@ async def test_sec_01_a_webhook_into_private_space_is_never_dialled(host: str) -
 async def test_sec_03_addresses_in_disguise_are_refused(host: str) -> None:
     async with serve(answer()) as canary:
         async with guarded_client(door()) as client:
-            with pytest.raises(httpx.TransportError):
+            with pytest.raises((httpx.TransportError, httpx.InvalidURL)):
                 await client.post(canary.url(host=host))
         assert canary.connections == 0
 
