@@ -7,9 +7,18 @@ from typing import Any, get_type_hints
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from shared.domain.checks import BasicAuth, BearerAuth, CheckSpec, HttpCheck, Secret, SslCheck, is_sensitive_header
+from shared.domain.checks import (
+    AnyCheck,
+    BasicAuth,
+    BearerAuth,
+    CheckSpec,
+    HttpCheck,
+    Secret,
+    SslCheck,
+    is_sensitive_header,
+)
 
-ADAPTER: TypeAdapter[HttpCheck | SslCheck] = TypeAdapter(CheckSpec)
+ADAPTER: TypeAdapter[AnyCheck] = TypeAdapter(CheckSpec)
 
 
 def refusal(**fields: Any) -> list[tuple[str, str]]:
