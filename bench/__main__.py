@@ -14,8 +14,8 @@ def run_load(words: list[str]) -> None:
 
 def main(words: list[str]) -> None:
     match words:
-        case ["engine", *_]:
-            engine.main()
+        case ["engine", *rest]:
+            engine.main(*(int(word) for word in rest))
         case ["load", *rest]:
             run_load(rest)
         case []:

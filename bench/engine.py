@@ -1,4 +1,4 @@
-"""CPU time of one check in the check engine, beside httpx in the same run.
+"""CPU time of one check in the check engine, beside httpx and, where installed, blackbox_exporter in the same run.
 
 ``python -m bench.engine [checks] [rounds]``: a server in a process of its own answers 2 KiB and closes; 100 checks
 are in flight on one core under uvloop. Printed are medians over the rounds, in CPU milliseconds of this process.
@@ -22,6 +22,7 @@ import httpx
 import trustme
 import uvloop
 
+from bench.blackbox import Blackbox, blackbox
 from monitoring_worker.probes.runner import CheckRunner
 from shared.domain.checks import HttpCheck
 from shared.domain.result import ResultStatus
@@ -100,26 +101,49 @@ def peer(url: str, client: httpx.AsyncClient) -> Check:
     return check
 
 
-async def measure(ports: list[int], ca_file: Path, count: int, rounds: int) -> None:
-    """Interleave the rounds, so that a noisy neighbour hits both alike."""
+async def blackbox_cpu_per_check(exporter: Blackbox, client: httpx.AsyncClient, url: str, count: int) -> float:
+    """CPU milliseconds of the exporter's process per probe, with as many in flight."""
+    left = iter(range(count))
+
+    async def lane() -> None:
+        for _ in left:
+            await exporter.probe(client, url)
+
+    before = exporter.cpu_ms()
+    await asyncio.gather(*(lane() for _ in range(IN_FLIGHT)))
+    return (exporter.cpu_ms() - before) / count
+
+
+async def measure(ports: list[int], ca_file: Path, count: int, rounds: int, exporter: Blackbox | None) -> None:
+    """Interleave the rounds, so that a noisy neighbour hits all alike."""
     limits = httpx.Limits(max_connections=IN_FLIGHT, max_keepalive_connections=0)
     context = ssl.create_default_context(cafile=ca_file)
-    async with httpx.AsyncClient(verify=context, limits=limits, timeout=30) as client:
+    async with (
+        httpx.AsyncClient(verify=context, limits=limits, timeout=30, trust_env=False) as client,
+        httpx.AsyncClient(limits=httpx.Limits(max_connections=IN_FLIGHT), timeout=60, trust_env=False) as scraper,
+    ):
         for scheme, port in zip(("http", "https"), ports, strict=True):
             url = f"{scheme}://127.0.0.1:{port}/"
             ours, theirs = engine(url, ca_file), peer(url, client)
             await cpu_per_check(ours, IN_FLIGHT)
-            figures = [
-                (await cpu_per_check(ours, count), await cpu_per_check(theirs, count // 4)) for _ in range(rounds)
-            ]
-            mine, httpx_ = (statistics.median(column) for column in zip(*figures, strict=True))
-            print(f"{scheme:5}  engine {mine:.3f} ms   httpx {httpx_:.3f} ms   ratio {mine / httpx_:.2f}")
+            rows: dict[str, list[float]] = {"engine": [], "httpx": [], "blackbox": []}
+            for _ in range(rounds):
+                rows["engine"].append(await cpu_per_check(ours, count))
+                rows["httpx"].append(await cpu_per_check(theirs, count // 4))
+                if exporter:
+                    rows["blackbox"].append(await blackbox_cpu_per_check(exporter, scraper, url, count))
+            report(scheme, {name: statistics.median(row) for name, row in rows.items() if row})
 
 
-def main() -> None:
+def report(scheme: str, medians: dict[str, float]) -> None:
+    """One line: CPU milliseconds per check, and ours as a share of each peer's."""
+    mine = medians.pop("engine")
+    peers = "   ".join(f"{name} {value:.3f} ms ({mine / value:.2f} ×)" for name, value in medians.items())
+    print(f"{scheme:5}  engine {mine:.3f} ms   {peers}")
+
+
+def main(count: int = 2000, rounds: int = 5) -> None:
     """Start the server, measure, stop it."""
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
-    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 5
     root = trustme.CA()
     leaf = root.create_child_ca().issue_cert("127.0.0.1")
     with tempfile.TemporaryDirectory() as folder:
@@ -130,11 +154,12 @@ def main() -> None:
         server = multiprocessing.get_context("spawn").Process(target=serve, args=(other, str(pem)))
         server.start()
         try:
-            uvloop.run(measure(mine.recv(), ca_file, count, rounds))
+            with blackbox(ca_file) as exporter:
+                uvloop.run(measure(mine.recv(), ca_file, count, rounds, exporter))
         finally:
             server.terminate()
             server.join()
 
 
 if __name__ == "__main__":
-    main()
+    main(*(int(word) for word in sys.argv[1:3]))
