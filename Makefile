@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up test check format bench lock clean
+.PHONY: help setup up test check format chaos bench lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,7 +26,10 @@ up: setup  ## Run everything on this machine: NATS, PostgreSQL, API, schedulers,
 	@exec $(BIN)/tocsin up $(ARGS)
 
 test: setup check  ## Run the whole test suite against real servers it starts itself
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n 3 --dist loadfile $(ARGS)
+
+chaos: setup  ## Break a running installation in every way we know; writes the table to chaos-table.md
+	$(BIN)/pytest tests/chaos --whole --reads 2000 --timeout 900 --table chaos-table.md $(ARGS)
 
 check: setup  ## Formatter, linter, types and import contracts
 	$(BIN)/ruff format --check .

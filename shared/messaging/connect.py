@@ -138,8 +138,6 @@ async def connect(
                 # The client types whole seconds; it only ever sleeps for this long.
                 reconnect_time_wait=RECONNECT_WAIT_SECONDS,  # type: ignore[arg-type]
                 connect_timeout=DIAL_TIMEOUT_SECONDS,
-                # Every subject is made of our own names, uuids and validated regions.
-                skip_subject_validation=True,
                 error_cb=connection.note_error,
                 disconnected_cb=connection.note_disconnected,
                 reconnected_cb=connection.note_reconnected,
