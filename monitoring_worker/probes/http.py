@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from dataclasses import replace
+from typing import TypeVar
 
 from monitoring_worker.probes.deadline import timed_out
 from shared.domain.auth import BasicAuth, BearerAuth, DigestAuth, OAuth2Auth
@@ -25,6 +27,8 @@ from shared.http.request import Request
 from shared.http.stopwatch import Stopwatch
 from shared.http.tokens import Token, TokenCache, fetch_token
 from shared.http.transport import guarded_client
+
+T = TypeVar("T")
 
 
 class HttpProbe:
@@ -66,9 +70,7 @@ class _Journey:
     async def travel(self) -> None:
         """Ask and follow until an answer leads nowhere else; raises ``HttpError``."""
         if self._credentials:
-            self._preparing = True  # and stays, should the deadline pass meanwhile
-            await self._credentials.prepare()
-            self._preparing = False
+            await self._prepared(self._credentials.prepare())
             # The time of a token is not the time of the target.
             self._stopwatch = Stopwatch(self._clock.monotonic)
         request = _first_request(self._spec)
@@ -98,13 +100,19 @@ class _Journey:
         if credentials is None:
             return await self._send(request)
         answer = await self._send(credentials.equip(request))
-        if answer.status_code == 401 and await credentials.renew(answer):
+        if answer.status_code == 401 and await self._prepared(credentials.renew(answer)):
             answer = await self._send(credentials.equip(request))
         return answer
 
-    async def _send(self, request: Request) -> Answer:
+    async def _prepared(self, step: Awaitable[T]) -> T:
+        self._preparing = True  # and stays, should the deadline pass meanwhile
+        result = await step
+        self._preparing = False
+        return result
+
+    def _send(self, request: Request) -> Awaitable[Answer]:
         self._exchange = Exchange(request, self._manner, self._door, self._stopwatch)
-        return await self._exchange.run()
+        return self._exchange.run()
 
     def _asked_for(self, tokens: TokenCache) -> Credentials | None:
         auth = self._spec.auth

@@ -157,6 +157,8 @@ class HttpCheck(Strict):
                 raise ValueError("assertions: the answer to HEAD has no body to look at: use GET")
         if self.auth and any(name.lower() == "authorization" for name in self.headers):
             raise ValueError("headers: Authorization and 'auth' exclude each other: keep one of them")
+        if self.proxy and self.http_version == "2" and f"{self.url} {self.proxy.url}".count("http://") == 2:
+            raise ValueError("http_version: an HTTP proxy takes plain requests in HTTP/1.1 only")
         if self.proxy and self.resolver:
             raise ValueError("resolver: behind a proxy it is the proxy that resolves names: keep one of them")
         return self

@@ -48,7 +48,8 @@ class HttpObservation:
 
     ``body`` is decoded from its content codings; it stays empty when no assertion looks at it. ``body_bytes``
     counts what was received, or with ``body`` what came out of the decoder. ``excerpt`` is the beginning of a body
-    that was not kept, ``addresses`` those dialled last and how they failed. ``secrets`` are those that only the attempt knows, such as a fetched token.
+    that was not kept, ``addresses`` those dialled last and how they failed. ``secrets`` are those that only the
+    attempt knows, such as a fetched token.
     """
 
     timings: Timings

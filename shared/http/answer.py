@@ -7,7 +7,7 @@ import asyncio
 from shared.domain.errors import ErrorKind
 from shared.http.decoding import BodyDecoder, beginning
 from shared.http.errors import HttpError, TargetError
-from shared.http.stopwatch import Phase, Stopwatch
+from shared.http.stopwatch import Stopwatch
 
 BODY_LIMIT = 1024 * 1024
 HEADER_LIMIT = 65536
@@ -63,10 +63,6 @@ class Answer:
 
     # What the reader of a protocol calls.
 
-    def _first_byte(self) -> None:
-        if self._stopwatch.phase is Phase.FIRST_BYTE:
-            self._stopwatch.enter(Phase.TRANSFER)
-
     def _head(self, status: int, version: str) -> None:
         """The header is complete; what it says may end the answer."""
         self.status_code = status
@@ -86,7 +82,8 @@ class Answer:
         elif not 200 <= self.status_code < 300:
             self._beginning = bytearray()
 
-    def _piece(self, data: bytes) -> None:
+    def take(self, data: bytes) -> None:
+        """The next bytes of the body."""
         if self.done.done():
             return
         self.body_bytes += len(data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -84,8 +85,9 @@ class Exchange:
             await reader.done
         finally:
             wire.close()
-        if reader.status_code == 407 and self._manner.proxy:
-            raise refused_by_proxy(self._manner.proxy)
+        proxy = self._manner.proxy
+        if reader.status_code == 407 and proxy and forwards(proxy, self.request.url):
+            raise refused_by_proxy(proxy)
         return reader
 
     def _ask(self, wire: Wire, encoded: bytes) -> Answer:
@@ -115,12 +117,12 @@ class Exchange:
         wire.attach(reader)
         return reader
 
-    async def _open(self, stopwatch: Stopwatch) -> Wire:
+    def _open(self, stopwatch: Stopwatch) -> Awaitable[Wire]:
         url, manner = self.request.url, self._manner
         if manner.proxy is None:
-            return await self._door.open(url.host, url.port, manner.family, stopwatch, self.tried)
+            return self._door.open(url.host, url.port, manner.family, stopwatch, self.tried)
         opened = partial(self._door.open, family=manner.family, stopwatch=stopwatch, tried=self.tried)
-        return await open_through(manner.proxy, self._door, url, opened)
+        return open_through(manner.proxy, self._door, url, opened)
 
     def _pipe(self) -> TlsPipe:
         manner = self._manner

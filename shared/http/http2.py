@@ -24,7 +24,7 @@ from shared.domain.errors import ErrorKind
 from shared.http.answer import BODY_LIMIT, HEADER_LIMIT, Answer, empty_reply, header_text
 from shared.http.errors import HttpError, TargetError
 from shared.http.request import Request
-from shared.http.stopwatch import Stopwatch
+from shared.http.stopwatch import Phase, Stopwatch
 
 ALPN = "h2"
 _CONTROL_LIMIT = 262144
@@ -103,10 +103,10 @@ class Http2Reader(Answer):
     def _take(self, event: Event) -> None:
         match event:
             case ResponseReceived(stream_id=self._stream, headers=headers) if headers:
-                self._first_byte()
+                self._stopwatch.enter(Phase.TRANSFER)
                 self._take_head(headers)
             case DataReceived(stream_id=self._stream, data=data) if data:
-                self._piece(data)
+                self.take(data)
             case StreamEnded(stream_id=self._stream):
                 self._complete()
             case StreamReset(stream_id=self._stream, error_code=code):

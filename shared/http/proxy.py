@@ -67,7 +67,8 @@ async def open_through(
     if forwards(proxy, url):
         return wire
     try:
-        await _negotiate(wire, lambda talk: (_socks if kind == "socks5" else _connect)(talk, proxy, url))
+        talk = _Talk(wire)
+        await (_socks(talk, proxy, url) if kind == "socks5" else _connect(talk, proxy, url))
     except BaseException:
         wire.close()
         raise
@@ -107,18 +108,6 @@ class _Talk:
                 raise TargetError(ErrorKind.PROTOCOL_ERROR, "the proxy's answer has no end")
             await self.more()
         return await self.take(end + 4)
-
-    async def rest(self) -> bytes:
-        """Everything else that has come."""
-        while self._inbox.waiting:
-            await self.more()
-        return self.unread
-
-
-async def _negotiate(wire: Wire, converse: Callable[[_Talk], Awaitable[None]]) -> None:
-    talk = _Talk(wire)
-    await converse(talk)
-    wire.detach(await talk.rest())
 
 
 async def _connect(talk: _Talk, proxy: Proxy, url: Url) -> None:

@@ -7,7 +7,7 @@ import httptools
 from shared.domain.errors import ErrorKind
 from shared.http.answer import BODY_LIMIT, HEADER_LIMIT, Answer, empty_reply, header_text
 from shared.http.errors import HttpError, TargetError
-from shared.http.stopwatch import Stopwatch
+from shared.http.stopwatch import Phase, Stopwatch
 
 
 class ResponseReader(Answer):
@@ -26,7 +26,8 @@ class ResponseReader(Answer):
     def received(self, data: bytes) -> None:
         if self.done.done():
             return
-        self._first_byte()
+        if self._stopwatch.phase is Phase.FIRST_BYTE:
+            self._stopwatch.enter(Phase.TRANSFER)
         self._received += len(data)
         try:
             self._parser.feed_data(data)
@@ -69,8 +70,7 @@ class ResponseReader(Answer):
         )
         self._head(status, self._parser.get_http_version())
 
-    def on_body(self, data: bytes) -> None:
-        self._piece(data)
+    on_body = Answer.take
 
     def on_message_complete(self) -> None:
         if self._head_complete:

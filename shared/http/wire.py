@@ -47,6 +47,7 @@ class Wire(asyncio.Protocol):
         """Shake hands; raises ``TargetError``. The pipe holds the peer's certificates in either case."""
         self._handshake = asyncio.get_running_loop().create_future()
         self._pipe = pipe
+        self._receiver = None  # whoever spoke before this has done its part
         early, self._early = b"".join(self._early), []
         self._step(early)
         if self._end and not self._handshake.done():
@@ -61,11 +62,6 @@ class Wire(asyncio.Protocol):
             receiver.received(data)
         if self._end:
             receiver.ended(self._end[0])
-
-    def detach(self, unread: bytes = b"") -> None:
-        """Take over from a receiver that has done its part; what it did not use goes to the next one."""
-        self._receiver = None
-        self._early = [unread] if unread else []
 
     def send(self, data: bytes) -> None:
         if self._transport is None or self._end:

@@ -76,8 +76,8 @@ class Books:
         return Counter(str(row.reason) for row in self.missed)
 
     def longest_gap_ms(self) -> int:
-        """Between two starts of checks, across all monitors."""
-        starts = sorted(row.started_ms for row in self.run if row.started_ms is not None)
+        """Between two starts of checks, across all monitors; also before the first and after the last."""
+        starts = sorted((self.begins_ms, self.ends_ms, *(row.started_ms or 0 for row in self.run)))
         return max((later - earlier for earlier, later in pairwise(starts)), default=0)
 
     def latest_ms(self) -> int:

@@ -50,6 +50,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     terminalreporter.write_line(f"\n{text}")
     if path := config.getoption("--table", default=None):
         path.write_text(text)
+        missed = [f"{row.fault}: {slot}" for row in ROWS for slot in row.missed_slots]
+        path.with_suffix(".missed.txt").write_text("\n".join([*missed, ""]))
 
 
 def _versions() -> str:

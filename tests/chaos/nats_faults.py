@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -31,6 +32,7 @@ FREEZE_SECONDS = 30.0
 PARTITION_SECONDS = 15.0
 RESTORED_SECONDS = 30.0
 ROLL_BACK_SECONDS = 10.0
+FILL_SECONDS = 3.0
 _COMMIT_SECONDS = 0.8
 
 
@@ -62,11 +64,41 @@ async def freeze(chaos: Installation) -> int:
     return clock.now_ms()
 
 
+async def delete_checks_that_wait(chaos: Installation) -> int:
+    """The stream goes while checks wait in it for a worker that is frozen."""
+    async with _full_streams(chaos):
+        return await delete_checks(chaos)
+
+
+async def delete_results_that_wait(chaos: Installation) -> int:
+    """Results wait for a PostgreSQL that is frozen; they are lost in the stream and with every recorder."""
+    workers = chaos.workers
+    async with _full_streams(chaos):
+        await asyncio.gather(*(worker.kill() for worker in workers))
+        await delete_results(chaos)
+    await chaos.start(workers)
+    return clock.now_ms()
+
+
+@asynccontextmanager
+async def _full_streams(chaos: Installation) -> AsyncIterator[None]:
+    chaos.postgres.freeze()
+    chaos.services["worker-3"].send(signal.SIGSTOP)
+    await asyncio.sleep(FILL_SECONDS)
+    try:
+        yield
+    finally:
+        chaos.postgres.thaw()
+        if chaos.services["worker-3"].is_running:
+            chaos.services["worker-3"].send(signal.SIGCONT)
+
+
 async def lose_everything(chaos: Installation) -> int:
     """What a memory stream does at a restart: all streams, buckets and consumers are gone."""
-    await chaos.nats.kill()
-    chaos.nats.wipe()
-    await chaos.nats.start()
+    async with _full_streams(chaos):
+        await chaos.nats.kill()
+        chaos.nats.wipe()
+        await chaos.nats.start()
     return clock.now_ms()
 
 

@@ -15,7 +15,8 @@ _COLUMNS = (
 class Row:
     """What one fault did. Times in milliseconds.
 
-    ``problems`` is empty when all promises were kept; ``details`` names slots to look at.
+    ``problems`` is empty when all promises were kept; ``details`` names slots to look at, ``missed_slots`` every
+    one that was reported as missed.
     """
 
     fault: str
@@ -32,6 +33,7 @@ class Row:
     reasons: str = ""
     problems: tuple[str, ...] = ()
     details: tuple[str, ...] = ()
+    missed_slots: tuple[str, ...] = ()
 
     def cells(self) -> tuple[str, ...]:
         return (

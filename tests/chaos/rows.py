@@ -9,6 +9,8 @@ from tests.chaos.faults import Fault
 
 # What a worker that is killed holds in its hands: checks fetched and checks running.
 IN_HAND = 64
+# What NATS may have lost is sent again, and the ids by which it would know it again are lost as well.
+FORGOTTEN = 500
 # A queue that lost results leaves slots that only the audit finds, once they had all the time they may take.
 AUDITED_SECONDS = 240.0
 
@@ -48,13 +50,13 @@ NATS = (
     Fault("bucket of the watermark deleted", nats.delete_watermark, recovery=2, lateness=2),
     Fault("consumer of the checks deleted", nats.delete_worker_consumer, recovery=10, reruns=IN_HAND),
     Fault("consumer of the results deleted", nats.delete_recorder_consumer, recovery=1, lateness=1),
-    Fault("stream of the checks deleted", nats.delete_checks, recovery=10, missed=True, reruns=IN_HAND,
-          settled=AUDITED_SECONDS),
-    Fault("stream of the results deleted", nats.delete_results, recovery=10, missed=True, reruns=IN_HAND,
-          settled=AUDITED_SECONDS),
-    Fault("all data of NATS lost", nats.lose_everything, recovery=10, missed=True, reruns=IN_HAND,
-          settled=AUDITED_SECONDS),
-    Fault("power cut, NATS 10 s back", nats.cut_power, recovery=15, missed=True, reruns=500,
+    Fault("stream of waiting checks deleted", nats.delete_checks_that_wait, recovery=10, missed=True,
+          reruns=FORGOTTEN, settled=AUDITED_SECONDS),
+    Fault("stream of waiting results deleted, workers killed", nats.delete_results_that_wait, recovery=10,
+          missed=True, reruns=FORGOTTEN, settled=AUDITED_SECONDS),
+    Fault("all data of NATS lost", nats.lose_everything, recovery=10, missed=True,
+          reruns=FORGOTTEN, settled=AUDITED_SECONDS),
+    Fault("power cut, NATS 10 s back", nats.cut_power, recovery=15, missed=True, reruns=FORGOTTEN,
           settled=AUDITED_SECONDS),
 )  # fmt: skip
 

@@ -89,6 +89,7 @@ def _judge(fault: Fault, books: Books, mended_ms: int, extra: list[tuple[str, in
         reasons=reasons,
         problems=tuple(problem for problem, is_true in found.items() if is_true),
         details=_details(books, extra),
+        missed_slots=tuple(f"{row.key.message_id} {row.reason}: {row.message}" for row in books.missed),
     )
 
 

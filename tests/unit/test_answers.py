@@ -97,6 +97,12 @@ VALID_HTTP2 = [
 ]
 
 
+def test_a_trailer_is_no_header() -> None:
+    answer = read([VALID[6]])
+    assert outcome(answer)[0] is None
+    assert [name for name, _ in answer.headers] == ["transfer-encoding"]
+
+
 def cut(data: bytes, places: list[int]) -> Pieces:
     ends = sorted(place % (len(data) + 1) for place in places)
     return [data[start:end] for start, end in zip([0, *ends], [*ends, len(data)], strict=True)]

@@ -218,9 +218,12 @@ async def test_a_fresh_token_that_is_refused_is_a_failed_authentication(runner: 
     async with serve(tokens) as target:
         verdict = await check(runner, target.url("/x"), auth=oauth2(target.url("/token")))
         assert kind(verdict) == "auth_failed"
+        assert [path_of(request) for request in target.requests] == ["/token", "/x"]
         assert "REFUSED-TOKEN" not in repr(verdict)
         assert verdict.evidence
         assert "Bearer ***" in str(verdict.evidence.body)
+        await check(runner, target.url("/x"), auth=oauth2(target.url("/token")))
+        assert [path_of(request) for request in target.requests] == ["/token", "/x"] * 2
 
 
 @pytest.mark.parametrize("place", ["header", "body"])
@@ -284,6 +287,21 @@ async def test_a_token_server_that_is_silent_is_no_silent_target(runner: CheckRu
         assert kind(verdict) == "auth_failed"
         assert verdict.error
         assert "0.3 s" in verdict.error.message
+
+
+async def test_a_token_server_that_fell_silent_is_no_silent_target(runner: CheckRunner) -> None:
+    tokens = TokenServer()
+
+    async def dying(request: bytes, writer: asyncio.StreamWriter) -> None:
+        if tokens.given and path_of(request) == "/token":
+            await asyncio.sleep(60)
+        await tokens(request, writer)
+
+    async with serve(dying) as target:
+        auth = oauth2(target.url("/token"))
+        assert (await check(runner, target.url("/x"), auth=auth)).status is ResultStatus.UP
+        tokens.valid.clear()
+        assert kind(await check(runner, target.url("/x"), auth=auth, timeout=0.3)) == "auth_failed"
 
 
 async def test_the_time_of_a_token_is_not_the_time_of_the_target(runner: CheckRunner) -> None:

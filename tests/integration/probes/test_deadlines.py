@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
 import time
 
 import pytest
@@ -143,3 +144,27 @@ async def test_a_cancelled_check_hangs_up(runner: CheckRunner) -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         await gone.wait()
+
+
+async def test_a_thousand_hanging_targets_do_not_delay_a_healthy_one(runner: CheckRunner) -> None:
+    everybody_waits = asyncio.Event()
+
+    async def hang(_: bytes, writer: asyncio.StreamWriter) -> None:
+        if len(silent.requests) == 1000:
+            everybody_waits.set()
+        await asyncio.sleep(60)
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    try:
+        async with serve(hang) as silent, serve(answer()) as healthy:
+            hanging = [asyncio.create_task(check(runner, silent.url(), timeout=60)) for _ in range(1000)]
+            await everybody_waits.wait()
+            verdict = await check(runner, healthy.url())
+            assert verdict.status is ResultStatus.UP, verdict.error
+            assert verdict.timings_ms.total < 100
+            for task in hanging:
+                task.cancel()
+            await asyncio.gather(*hanging, return_exceptions=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -260,3 +260,10 @@ async def test_sec_03_a_redirect_behind_a_proxy_is_judged_again() -> None:
         verdict = await CheckRunner(ONLY_THE_PROXY).run(spec, timeout_seconds=2)
         assert kind(verdict) == "blocked_target"
         assert len(proxy.asked) == 1
+
+
+async def test_a_407_of_the_target_is_not_that_of_the_proxy(runner: CheckRunner, authority: Authority) -> None:
+    reply = answer("407 Proxy Authentication Required")
+    async with serve(reply, tls=authority.context()) as target, http_proxy() as proxy:
+        verdict = await check(runner, target.url(scheme="https"), proxy=proxy.at("http"))
+        assert kind(verdict) == "status_code"
