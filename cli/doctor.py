@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,15 +21,20 @@ _SHOWN = 1_000
 def doctor(
     slots: Annotated[bool, typer.Option("--slots", help="Compare due slots with stored results.")] = False,
     since: Annotated[str, typer.Option(help="How far back: 30m, 1h, 2d.")] = "1h",
+    data_dir: Annotated[Path, typer.Option(help="Of tocsin up, when TOCSIN_DATABASE_URL is not set.")] = Path(
+        ".tocsin"
+    ),
 ) -> None:
-    """Check this installation and name each fault; exits with 1 when there is one.
+    """Check this installation and name each fault; exits with 1 when there is one."""
+    from shared.db.errors import DatabaseError  # noqa: PLC0415 kept out of the start of other commands
 
-    Reads TOCSIN_DATABASE_URL.
-    """
     length_ms = parse_span(since)
     if not slots:
         raise UsageError("say what to check: --slots compares due slots with results")
-    raise typer.Exit(asyncio.run(_audit(length_ms)))
+    try:
+        raise typer.Exit(asyncio.run(_audit(_database_url(data_dir), length_ms)))
+    except DatabaseError as error:
+        raise UsageError(str(error)) from None
 
 
 def parse_span(text: str) -> int:
@@ -38,15 +45,23 @@ def parse_span(text: str) -> int:
     return int(found[1]) * _UNITS[found[2]]
 
 
-async def _audit(length_ms: int) -> int:
+def _database_url(data_dir: Path) -> str:
+    from shared.embedded.postgres import Postgres  # noqa: PLC0415
+
+    if url := os.environ.get("TOCSIN_DATABASE_URL"):
+        return url
+    if (data_dir / "postgres").is_dir():
+        return Postgres(data_dir.absolute() / "postgres").url()
+    raise UsageError(f"set TOCSIN_DATABASE_URL, or name the --data-dir of tocsin up: there is none at {data_dir}")
+
+
+async def _audit(url: str, length_ms: int) -> int:
     from shared.db.session import Database  # noqa: PLC0415 kept out of the start of other commands
     from shared.domain.clock import SystemClock  # noqa: PLC0415
     from shared.services.slot_audit import audit_since  # noqa: PLC0415
-    from shared.settings import DatabaseSettings, load  # noqa: PLC0415
 
-    settings = load(DatabaseSettings)
     now_ms = SystemClock().now_ms()
-    async with Database(settings.database_url.get_secret_value(), application_name="tocsin-doctor") as database:
+    async with Database(url, application_name="tocsin-doctor") as database:
         await database.verify()
         async with database.system() as session:
             books = await audit_since(session, now_ms - length_ms, now_ms)
