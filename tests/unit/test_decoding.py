@@ -76,7 +76,9 @@ def test_the_limit_itself_is_allowed(coding: str) -> None:
 
 
 def test_http_02_an_inner_layer_counts_as_well() -> None:
-    inner = gzip.compress(b"small", mtime=0) + bytes(8 * LIMIT)  # rubbish after the member, dropped by the inner decoder
+    inner = gzip.compress(b"small", mtime=0) + bytes(
+        8 * LIMIT
+    )  # rubbish after the member, dropped by the inner decoder
     with pytest.raises(TargetError) as caught:
         unpack("gzip, gzip", gzip.compress(inner, mtime=0))
     assert caught.value.error.kind == "body_too_large"

@@ -76,7 +76,10 @@ async def test_tls_is_verified(authority: Authority) -> None:
         (b"", httpx.RemoteProtocolError),
         (b"SSH-2.0\r\n", httpx.RemoteProtocolError),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc", httpx.RemoteProtocolError),
-        (answer("200 OK", gzip.compress(bytes(9 * 1024 * 1024), mtime=0), "Content-Encoding: gzip"), httpx.ReadError),
+        (
+            answer("200 OK", gzip.compress(bytes(9 * 1024 * 1024), mtime=0), "Content-Encoding: gzip"),
+            httpx.ReadError,
+        ),
         (answer("200 OK", bytes(1025)), httpx.ReadError),
     ],
 )
