@@ -6,6 +6,7 @@ import platform
 from collections.abc import AsyncIterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -17,8 +18,6 @@ from tests.chaos.load import create_load
 from tests.chaos.report import Row, table
 from tests.chaos.suite import all_on_time_after
 
-ROWS: list[Row] = []
-FIGURES: list[str] = []
 clock = SystemClock()
 
 
@@ -43,15 +42,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if not (ROWS or FIGURES):
+    rows = [Row(**row) for row in _recorded(terminalreporter, "row")]
+    figures = _recorded(terminalreporter, "figure")
+    if not (rows or figures):
         return
-    figures = "".join(f"* {figure}\n" for figure in FIGURES)
-    text = f"{_versions()}\n\n{table(ROWS)}\n\n{figures}"
+    text = "\n".join((_versions(), "", table(rows), "", *(f"* {figure}" for figure in figures), ""))
     terminalreporter.write_line(f"\n{text}")
     if path := config.getoption("--table", default=None):
         path.write_text(text)
-        missed = [f"{row.fault}: {slot}" for row in ROWS for slot in row.missed_slots]
+        missed = [f"{row.fault}: {slot}" for row in rows for slot in row.missed_slots]
         path.with_suffix(".missed.txt").write_text("\n".join([*missed, ""]))
+
+
+def _recorded(reporter: pytest.TerminalReporter, name: str) -> list[Any]:
+    """What tests recorded under this name: properties of reports, which also come from other processes."""
+    reports = [report for outcome in ("passed", "failed") for report in reporter.stats.get(outcome, ())]
+    return [value for report in reports for key, value in report.user_properties if key == name]
 
 
 def _versions() -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+Record = Callable[[str, object], None]
 
 _COLUMNS = (
     "fault", "due", "run", "missed, reported", "unaccounted", "double results", "run twice",

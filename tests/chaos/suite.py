@@ -23,7 +23,7 @@ async def play(chaos: Installation, fault: Fault) -> Row:
     await all_on_time_after(chaos, max(mended_ms, clock.now_ms()))
     ends_ms = clock.now_ms()
     books = await settled_books(chaos, begins_ms, ends_ms, fault.settled)
-    return _judge(fault, books, mended_ms, await _extra_runs(chaos, begins_ms, ends_ms))
+    return judge(fault, books, mended_ms, await _extra_runs(chaos, begins_ms, ends_ms))
 
 
 async def all_on_time_after(chaos: Installation, moment_ms: int) -> None:
@@ -60,7 +60,8 @@ async def _extra_runs(chaos: Installation, begins_ms: int, ends_ms: int) -> list
     return [entry for entry in run_twice(books.run, requests, chaos.paths) if entry[1] > begins_ms]
 
 
-def _judge(fault: Fault, books: Books, mended_ms: int, extra: list[tuple[str, int]]) -> Row:
+def judge(fault: Fault, books: Books, mended_ms: int, extra: list[tuple[str, int]]) -> Row:
+    """``extra`` are the requests without a result of their own."""
     recovery_ms = max(0, books.recovered_ms() - mended_ms)
     reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(books.reasons.items()))
     found = {

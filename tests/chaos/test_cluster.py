@@ -18,6 +18,7 @@ from tests.chaos.conftest import under_load
 from tests.chaos.faults import Fault
 from tests.chaos.installation import Installation, clock
 from tests.chaos.nats_faults import jetstream
+from tests.chaos.report import Record
 from tests.chaos.test_faults import balances
 
 pytestmark = [
@@ -109,5 +110,7 @@ async def stream_leader(chaos: Installation) -> NatsServer:
     ],
     ids=lambda fault: fault.name,
 )
-async def test_a_lost_server_of_three_costs_no_slot_silently(cluster: Installation, fault: Fault) -> None:
-    await balances(cluster, fault)
+async def test_a_lost_server_of_three_costs_no_slot_silently(
+    cluster: Installation, fault: Fault, record_property: Record
+) -> None:
+    await balances(cluster, fault, record_property)

@@ -9,8 +9,8 @@ from statistics import median
 import pytest
 
 from shared.testing.tocsin import eventually
-from tests.chaos.conftest import FIGURES
 from tests.chaos.installation import Installation, clock
+from tests.chaos.report import Record
 from tests.chaos.suite import settled_books
 
 pytestmark = [
@@ -23,15 +23,19 @@ pytestmark = [
 REPETITIONS = 50
 
 
-async def test_a_killed_or_frozen_leader_makes_no_check_later_than_two_seconds(chaos: Installation) -> None:
+async def test_a_killed_or_frozen_leader_makes_no_check_later_than_two_seconds(
+    chaos: Installation, record_property: Record
+) -> None:
     faults = itertools.islice(itertools.cycle((killed, frozen)), REPETITIONS)
     moments = [await fault(chaos) for fault in faults]
-    await judge(chaos, moments, "SIGKILL and SIGSTOP of the leader in turn", bound_ms=2_000)
+    await judge(chaos, moments, "SIGKILL and SIGSTOP of the leader in turn", bound_ms=2_000, record=record_property)
 
 
-async def test_a_terminated_leader_makes_no_check_later_than_half_a_second(chaos: Installation) -> None:
+async def test_a_terminated_leader_makes_no_check_later_than_half_a_second(
+    chaos: Installation, record_property: Record
+) -> None:
     moments = [await terminated(chaos) for _ in range(REPETITIONS)]
-    await judge(chaos, moments, "SIGTERM of the leader", bound_ms=500)
+    await judge(chaos, moments, "SIGTERM of the leader", bound_ms=500, record=record_property)
 
 
 async def killed(chaos: Installation) -> int:
@@ -68,7 +72,7 @@ async def terminated(chaos: Installation) -> int:
     return moment
 
 
-async def judge(chaos: Installation, moments: list[int], name: str, bound_ms: int) -> None:
+async def judge(chaos: Installation, moments: list[int], name: str, bound_ms: int, record: Record) -> None:
     """The latest start of a check between each fault and the next."""
     end = clock.now_ms()
     books = await settled_books(chaos, moments[0], end, within=45)
@@ -76,12 +80,13 @@ async def judge(chaos: Installation, moments: list[int], name: str, bound_ms: in
         max(row.lateness_ms for row in books.run if begins < row.key.slot_ms <= ends)
         for begins, ends in itertools.pairwise([*moments, end])
     ]
-    FIGURES.append(
+    record(
+        "figure",
         f"{name}, {len(latest)} times: the latest check begins {median(latest) / 1000:.2f} s (median), "
         f"{max(latest) / 1000:.2f} s (worst) after it was due; {len(books.missed)} of {books.due} slots missed, "
-        f"{len(books.unaccounted)} unaccounted."
+        f"{len(books.unaccounted)} unaccounted.",
     )
-    print(FIGURES[-1], sorted(latest))
+    print(sorted(latest))
     assert not books.unaccounted
     assert not books.missed
     assert max(latest) <= bound_ms

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from shared.contracts.names import CHECKS_STREAM, worker_consumer
-from tests.chaos.conftest import FIGURES
 from tests.chaos.lone_worker import LoneWorker, side_by_side
+from tests.chaos.report import Record
 
 pytestmark = [pytest.mark.chaos, pytest.mark.whole, pytest.mark.timeout(900)]
 
@@ -76,7 +76,9 @@ PLAN: tuple[tuple[str, Fault, int], ...] = (
 )
 
 
-async def test_a_worker_takes_checks_again_within_ten_seconds_of_each_fault_of_nats(tmp_path: Path) -> None:
+async def test_a_worker_takes_checks_again_within_ten_seconds_of_each_fault_of_nats(
+    tmp_path: Path, record_property: Record
+) -> None:
     number = sum(count for _, _, count in PLAN)
     workers = [LoneWorker(tmp_path / f"{index}") for index in range(number)]
     async with AsyncExitStack() as stack:
@@ -86,11 +88,11 @@ async def test_a_worker_takes_checks_again_within_ten_seconds_of_each_fault_of_n
             *(repeat(fault, [next(remaining) for _ in range(count)]) for _, fault, count in PLAN)
         )
     for (name, _, _), seconds in zip(PLAN, outcomes, strict=True):
-        FIGURES.append(
+        record_property(
+            "figure",
             f"A check after NATS healed from: {name}: {sum(s <= BOUND_SECONDS for s in seconds)} of {len(seconds)} "
-            f"within {BOUND_SECONDS:g} s, the slowest after {max(seconds):.2f} s."
+            f"within {BOUND_SECONDS:g} s, the slowest after {max(seconds):.2f} s.",
         )
-        print(FIGURES[-1])
     assert all(second <= BOUND_SECONDS for seconds in outcomes for second in seconds)
 
 

@@ -19,7 +19,8 @@ from shared.messaging.publisher import Publisher
 from shared.messaging.schedule_source import ResilientNATSScheduleSource
 from shared.messaging.streams import bucket_subject, ensure_streams
 from shared.testing.nats import NatsServer
-from tests.chaos.conftest import FIGURES, clock
+from tests.chaos.installation import clock
+from tests.chaos.report import Record
 
 pytestmark = [pytest.mark.chaos, pytest.mark.whole, pytest.mark.timeout(1800)]
 
@@ -27,7 +28,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.whole, pytest.mark.timeout(1800)]
 @pytest.mark.parametrize("under_load", [False, True], ids=["idle", "under load"])
 @pytest.mark.parametrize("keys", [1, 100, 5_000])
 async def test_no_read_is_empty_or_partial(
-    keys: int, under_load: bool, nats: NatsServer, pytestconfig: pytest.Config
+    keys: int, under_load: bool, nats: NatsServer, pytestconfig: pytest.Config, record_property: Record
 ) -> None:
     reads: int = pytestconfig.getoption("--reads", default=200)
     connection = await connect([nats.url], name="reader", buffer_writes=False)
@@ -45,11 +46,11 @@ async def test_no_read_is_empty_or_partial(
         found = [await read(connection) for _ in range(reads)]
     await connection.close()
     empty, partial = found.count(0), sum(0 < number < keys for number in found)
-    FIGURES.append(
+    record_property(
+        "figure",
         f"{reads} reads of {keys} schedules {'under load' if under_load else 'idle'}: {empty} empty, {partial} "
-        f"partial, {(clock.monotonic() - began) / reads * 1000:.1f} ms each."
+        f"partial, {(clock.monotonic() - began) / reads * 1000:.1f} ms each.",
     )
-    print(FIGURES[-1])
     assert (empty, partial) == (0, 0)
 
 
