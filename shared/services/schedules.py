@@ -35,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 BATCH = 500
 POLL_SECONDS = 2.0
-RECONCILE_SECONDS = 15.0
+RECONCILE_SECONDS = 10.0
 # A deletion is remembered long enough for every reader to have seen it, then takes no room any more.
 _DELETE_HEADERS = {"KV-Operation": "PURGE", "Nats-Rollup": "sub", "Nats-TTL": "3600s"}
 
