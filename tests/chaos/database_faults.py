@@ -18,7 +18,7 @@ from tests.chaos.installation import Installation, clock
 DOWN_SECONDS = 60.0
 FREEZE_SECONDS = 15.0
 FULL_SECONDS = 20.0
-_TABLESPACE_BYTES = 32 * 1024 * 1024
+_SPARE_BYTES = 16 * 1024 * 1024
 _CANNOT_STORE = "results can't be stored"
 
 _TERMINATE = """
@@ -94,7 +94,9 @@ async def _small_disk(chaos: Installation) -> AsyncIterator[Path]:
     """A mounted disk that holds today's partition of the results."""
     disk = Path(f"/tmp/tocsin-small-disk-{chaos.postgres.pid}")
     disk.mkdir()
-    await _run("mount", "-t", "tmpfs", "-o", f"size={_TABLESPACE_BYTES},mode=0777", "tmpfs", str(disk))
+    async with superuser(chaos) as connection:
+        size = await connection.fetchval("SELECT pg_total_relation_size($1::text::regclass)", _partition())
+    await _run("mount", "-t", "tmpfs", "-o", f"size={size + _SPARE_BYTES},mode=0777", "tmpfs", str(disk))
     (disk / "space").mkdir()
     try:
         owner = Path(f"/proc/{chaos.postgres.pid}").stat()
@@ -113,10 +115,14 @@ async def _small_disk(chaos: Installation) -> AsyncIterator[Path]:
 
 
 async def _move_results(connection: asyncpg.Connection, tablespace: str) -> None:
-    partition = f"check_results_{to_datetime(clock.now_ms()):%Y%m%d}"
+    partition = _partition()
     await connection.execute(f"ALTER TABLE {partition} SET TABLESPACE {tablespace}")
     for index in await connection.fetch(_INDEXES, partition):
         await connection.execute(f"ALTER INDEX {index[0]} SET TABLESPACE {tablespace}")
+
+
+def _partition() -> str:
+    return f"check_results_{to_datetime(clock.now_ms()):%Y%m%d}"
 
 
 async def _run(*command: str) -> None:
