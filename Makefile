@@ -27,7 +27,7 @@ up: setup  ## Run everything on this machine: NATS, PostgreSQL, API, schedulers,
 
 test: setup check  ## Run the whole test suite against real servers it starts itself
 ifeq ($(ARGS),)
-	$(BIN)/pytest -n 4 --dist loadfile --ignore tests/chaos
+	$(BIN)/pytest -n 3 --dist loadfile --ignore tests/chaos
 	# Alone: its rows have bounds on time.
 	$(BIN)/pytest tests/chaos
 else
