@@ -55,7 +55,6 @@ class CheckDuty:
         self._runner, self._opener, self._sink = runner, opener, sink
         self._clock, self.region = clock, region
         self._opened: OrderedDict[tuple[UUID, int], CheckSpec] = OrderedDict()
-        self.last_result = clock.monotonic()
 
     async def scheduled(self, task: CheckTask) -> None:
         """Run a due slot; one that is too old is recorded as missed: its answer could not be given any more."""
@@ -68,7 +67,6 @@ class CheckDuty:
             return
         verdict = await self._run(task.run, (task.monitor_id, task.revision), task.interval_ms / 1000)
         await self._sink(_message(task, started_ms, verdict))
-        self.last_result = self._clock.monotonic()
 
     async def on_demand(self, request: RunNow) -> RunNowAnswer:
         """Run what a person waits for; the result of a saved monitor is stored like any other."""

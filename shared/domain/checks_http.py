@@ -15,7 +15,7 @@ from shared.domain.headers import check_request_headers, is_sensitive_header
 from shared.domain.redaction import secrets_of
 from shared.domain.route import NameServer, Proxy
 from shared.domain.spec import Strict, TlsOptions
-from shared.domain.url import parse_url, split_userinfo
+from shared.domain.url import parse_url, userinfo_in
 
 MAX_ASSERTIONS = 30
 MAX_BODY = 65536
@@ -124,14 +124,9 @@ class HttpCheck(Strict):
     @model_validator(mode="before")
     @classmethod
     def _userinfo_becomes_auth(cls, data: Any) -> Any:
-        if not isinstance(data, dict) or not isinstance(data.get("url"), str) or "@" not in data["url"]:
+        if (found := userinfo_in(data)) is None:
             return data
-        try:
-            url, userinfo = split_userinfo(data["url"])
-        except ValueError:
-            return data  # the field's own check words the fault
-        if userinfo is None:
-            return data
+        url, userinfo = found
         if data.get("auth") is not None:
             raise ValueError("user and password are given in the URL and in 'auth': remove them from the URL")
         return {**data, "url": url, "auth": {"kind": "basic", "username": userinfo[0], "password": userinfo[1]}}

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from shared.domain.spec import Secret, Strict
-from shared.domain.url import normalise_host, split_userinfo
+from shared.domain.url import normalise_host, userinfo_in
 
 DNS_PORT = 53
 _PROXY_PORTS = {"http": 8080, "socks5": 1080}
@@ -56,14 +56,9 @@ class Proxy(Strict):
     @model_validator(mode="before")
     @classmethod
     def _userinfo_becomes_fields(cls, data: Any) -> Any:
-        if not isinstance(data, dict) or not isinstance(data.get("url"), str) or "@" not in data["url"]:
+        if (found := userinfo_in(data)) is None:
             return data
-        try:
-            url, userinfo = split_userinfo(data["url"])
-        except ValueError:
-            return data  # the field's own check words the fault
-        if userinfo is None:
-            return data
+        url, userinfo = found
         if data.get("username") is not None or data.get("password") is not None:
             raise ValueError("user and password are given twice: remove them from the URL of the proxy")
         return {**data, "url": url, "username": userinfo[0], "password": userinfo[1]}

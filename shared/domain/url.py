@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
+from typing import Any
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit, urlunsplit
 
 import idna
@@ -135,6 +136,21 @@ def split_userinfo(text: str) -> tuple[str, tuple[str, str] | None]:
         return text, None
     user, _, password = userinfo.partition(":")
     return urlunsplit(parts._replace(netloc=authority)), (unquote(user), unquote(password))
+
+
+def userinfo_in(data: Any) -> tuple[str, tuple[str, str]] | None:
+    """Of raw input with a ``url`` that names a user: the URL without it, and user and password; else None.
+
+    What can't be split is left alone: the field's own check words the fault.
+    """
+    url = data.get("url") if isinstance(data, dict) else None
+    if not isinstance(url, str) or "@" not in url:
+        return None
+    try:
+        bare, userinfo = split_userinfo(url)
+    except ValueError:
+        return None
+    return None if userinfo is None else (bare, userinfo)
 
 
 def normalise_host(host: str) -> str:
