@@ -51,7 +51,7 @@ bench: setup  ## Run the benchmarks; method and figures are in docs/benchmarks.m
 	$(BIN)/python -m bench $(ARGS)
 
 lock:  ## Resolve pyproject.toml again into requirements.lock (needs uv on the PATH)
-	uv pip compile pyproject.toml --quiet --extra embedded --extra dev --generate-hashes --python-version 3.11 \
+	uv pip compile pyproject.toml --quiet --extra embedded --extra apprise --extra dev --generate-hashes --python-version 3.11 \
 	  --universal --no-annotate --no-header --no-emit-index-url --no-emit-find-links -o requirements.lock
 
 clean:  ## Remove the virtual environment, caches and build leftovers (never .tocsin, where your data live)

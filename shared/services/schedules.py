@@ -70,7 +70,7 @@ class ScheduleRelay:
         async with self._database.system() as session:
             if not await take_relay_lock(session):
                 return 0
-            rows = await outbox.take(session, BATCH)
+            rows = await outbox.take(session, outbox.SCHEDULE_TOPIC, BATCH)
             if not rows:
                 return 0
             monitor_ids = {UUID(row.key) for row in rows}

@@ -14,6 +14,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 SCHEDULE_TOPIC = "schedule"
 """The cadence or content of a monitor changed, or the monitor is gone; ``key`` is its id."""
+INCIDENT_TOPIC = "incident"
+"""An incident changed in a way that people may want to hear of; ``key`` is its id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ _ADD = text("""
 # Two relays take different rows instead of waiting for each other.
 _TAKE = text("""
     SELECT id, organisation_id, topic, key, payload, created_at FROM outbox
-    ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED
+    WHERE topic = :topic ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED
 """)
 _DELETE = text("DELETE FROM outbox WHERE id = ANY(CAST(:ids AS bigint[]))")
 
@@ -46,12 +48,12 @@ async def add(
     await session.execute(_ADD, values)
 
 
-async def take(session: AsyncSession, limit: int) -> list[OutboxMessage]:
-    """Lock the oldest messages that nobody else holds, until the transaction ends; for system sessions.
+async def take(session: AsyncSession, topic: str, limit: int) -> list[OutboxMessage]:
+    """Lock the oldest messages of a topic that nobody else holds, until the transaction ends; for system sessions.
 
     Ids are given out before commit, so a lower id may still appear later: order is kept per transaction only.
     """
-    return [OutboxMessage(*row) for row in await session.execute(_TAKE, {"limit": limit})]
+    return [OutboxMessage(*row) for row in await session.execute(_TAKE, {"topic": topic, "limit": limit})]
 
 
 async def delete(session: AsyncSession, ids: Sequence[int]) -> None:

@@ -1,0 +1,14 @@
+"""Pings of heartbeat monitors."""
+
+from __future__ import annotations
+
+revision = "0005"
+down_revision = "0004"
+
+
+def upgrade() -> None:
+    """Nothing yet."""
+
+
+def downgrade() -> None:
+    """Nothing yet."""
