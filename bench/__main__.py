@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from bench import engine, load
+from bench import engine, limits, load
 
 
 def run_load(words: list[str]) -> None:
@@ -16,16 +16,19 @@ def main(words: list[str]) -> None:
     match words:
         case ["engine", *rest]:
             engine.main(*(int(word) for word in rest))
+        case ["limits", *rest]:
+            limits.main(*(int(word) for word in rest))
         case ["load", *rest]:
             run_load(rest)
         case []:
             engine.main()
+            limits.main()
             run_load(["--interval", "10", "--seconds", "300"])
             run_load(["--interval", "20", "--seconds", "300"])
             run_load(["--interval", "20", "--seconds", "300", "--tls"])
         case _:
             raise SystemExit(
-                'usage: make bench [ARGS="engine" | ARGS="load [--monitors N] [--interval S] [--tls]"]'
+                'usage: make bench [ARGS="engine | limits | load [--monitors N] [--interval S] [--tls]"]'
             )
 
 
