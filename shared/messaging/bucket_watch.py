@@ -60,15 +60,14 @@ class BucketWatch:
         self._last_frame = clock.monotonic()
         self.ended: str | None = None
 
-    async def load(self, timeout: float) -> None:
-        """Return when every key has been handed over. Raises ``TimeoutError``, ``nats.errors.Error``."""
+    async def load(self) -> None:
+        """Return when, by the server's count, every key has been handed over; raises ``nats.errors.Error``."""
         client = self._connection.client
         inbox = client.new_inbox()
         # The bytes limit would drop messages of a large bucket; the server's flow control bounds them instead.
         self._subscription = await client.subscribe(inbox, cb=self._receive, pending_bytes_limit=_UNLIMITED)
         info = await self._connection.js.add_consumer(self._stream, self._consumer(inbox))
-        async with asyncio.timeout(timeout):
-            await self._until_complete(_total(info))
+        await self._until_complete(_total(info))
 
     def check(self) -> None:
         """Raise ``WatchEndedError`` when a change was missed, or may be missed because the server is silent."""

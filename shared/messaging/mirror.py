@@ -24,6 +24,7 @@ ChangeListener = Callable[[str, bytes | None], None]
 
 LAG_GRACE_SECONDS: Final = 3.0
 _TICK_SECONDS: Final = 0.5
+_RECOUNT_SECONDS: Final = 0.02
 
 _log = structlog.get_logger(__name__)
 
@@ -45,16 +46,21 @@ class _Content:
             self.values[key] = value
             self.markers.discard(key)
 
+    @property
+    def keys(self) -> int:
+        """A bucket keeps one message per key, so this is comparable with its number of messages."""
+        return len(self.values) + len(self.markers)
+
     def equals(self, info: StreamInfo) -> bool:
-        """A bucket keeps one message per key, so a key purged behind our back shows in the count."""
-        return self.revision >= info.state.last_seq and len(self.values) + len(self.markers) == info.state.messages
+        """A key purged behind our back shows in the count."""
+        return self.revision >= info.state.last_seq and self.keys == info.state.messages
 
 
 class KeyValueMirror:
     """Follows a bucket; every change is reported to the listeners as ``(key, value)``, None for a vanished key.
 
-    * A load counts what the server has to send and replaces the content only when it is complete; a load that
-      fails keeps the old content.
+    * A load counts what the server has to send, and the keys that came against those of the bucket; it replaces
+      the content only when it is complete. A load that fails keeps the old content.
     * It is loaded anew after a reconnect, a gap, a silence, and when an audit (every ``audit_every`` seconds)
       finds the bucket re-created, ahead, or different in size.
     * A bucket that was re-created, or lost everything at once, is being refilled by somebody: keys missing in it
@@ -130,13 +136,29 @@ class KeyValueMirror:
         fresh = _Content()
         watch = BucketWatch(self._connection, self._bucket, self._clock, fresh.apply)
         try:
-            await watch.load(self._load_timeout)
+            async with asyncio.timeout(self._load_timeout):
+                await watch.load()
+                await self._until_all_keys_came(watch, fresh, info)
             # No await between the two: no change can fall in between.
             self._replace(fresh, info)
             watch.take = self._change
             await self._audit(watch)
         finally:
             await watch.close()
+
+    async def _until_all_keys_came(self, watch: BucketWatch, fresh: _Content, before: StreamInfo) -> None:
+        """Under writes the server says now and then that nothing is pending while keys are still to come.
+
+        Keys that were there before and still are must have come; raises ``WatchEndedError`` for another bucket.
+        """
+        while fresh.keys < before.state.messages:
+            info = await self._connection.js.stream_info(bucket_stream(self._bucket))
+            if info.created != before.created:
+                raise WatchEndedError("the bucket was re-created")
+            if fresh.keys >= info.state.messages:
+                return  # keys vanished meanwhile
+            watch.check()
+            await asyncio.sleep(_RECOUNT_SECONDS)
 
     def _replace(self, fresh: _Content, info: StreamInfo) -> None:
         """Take the new content over and report the differences."""

@@ -75,11 +75,13 @@ async def writing(nats: NatsServer, monitors: list[UUID]) -> AsyncIterator[None]
             monitor = random.choice(monitors)
             await publisher.publish(bucket_subject(SCHEDULES_BUCKET, str(monitor)), encoded(monitor, revision))
 
-    async with Publisher(connection, window=32) as publisher:
+    async with Publisher(connection, window=256) as publisher:
         writer = asyncio.create_task(write(publisher))
-        yield
-        writer.cancel()
-        await asyncio.gather(writer, return_exceptions=True)
+        try:
+            yield
+        finally:
+            writer.cancel()
+            await asyncio.gather(writer, return_exceptions=True)
     await connection.close()
 
 
