@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up test check format chaos bench lock clean
+.PHONY: help setup up test check format chaos bench chart lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,9 +50,16 @@ format: setup  ## Format the code and apply the safe fixes
 bench: setup  ## Run the benchmarks; method and figures are in docs/benchmarks.md
 	$(BIN)/python -m bench $(ARGS)
 
-lock:  ## Resolve pyproject.toml again into requirements.lock (needs uv on the PATH)
+chart:  ## Print the Helm chart rendered with its production values
+	@$(MAKE) --no-print-directory setup >&2
+	@$(BIN)/python -m helm.chart $(ARGS)
+
+lock:  ## Resolve pyproject.toml again into requirements*.lock (needs uv on the PATH)
 	uv pip compile pyproject.toml --quiet --extra embedded --extra apprise --extra dev --generate-hashes --python-version 3.11 \
 	  --universal --no-annotate --no-header --no-emit-index-url --no-emit-find-links -o requirements.lock
+	uv pip compile pyproject.toml --quiet --extra apprise --constraint requirements.lock --generate-hashes \
+	  --python-version 3.11 --universal --no-annotate --no-header --no-emit-index-url --no-emit-find-links \
+	  -o requirements-production.lock
 
 clean:  ## Remove the virtual environment, caches and build leftovers (never .tocsin, where your data live)
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -7,13 +7,21 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
+from fastapi_offline import FastAPIOffline
 
 from api import health as health_routes
 from api.body_limit import BodyLimit
 from api.context import Context
 from api.errors import MEDIA_TYPE, ProblemDocument, install_error_handlers
+from api.ping.endpoints import router as ping
+from api.v1.alert_policies.endpoints import router as alert_policies
 from api.v1.api_keys.endpoints import router as api_keys
+from api.v1.channels.endpoints import router as channels
 from api.v1.checks.endpoints import router as checks
+from api.v1.dead_letters.endpoints import router as dead_letters
+from api.v1.incidents.endpoints import router as incidents
+from api.v1.jobs.endpoints import router as jobs
+from api.v1.maintenance.endpoints import router as maintenance
 from api.v1.monitors.endpoints import router as monitors
 from api.v1.organisation.endpoints import router as organisation
 from api.v1.results.endpoints import router as results
@@ -29,14 +37,19 @@ _TAGS = [
     {"name": "monitors", "description": "What is checked, how often, and where it stands."},
     {"name": "checks", "description": "Checks that run at once, while you wait."},
     {"name": "results", "description": "What each check showed."},
+    {"name": "incidents", "description": "When monitors were not well, and what was done about it."},
+    {"name": "alerting", "description": "Who is told of incidents, through what, and when."},
+    {"name": "maintenance", "description": "When failures are expected."},
+    {"name": "heartbeats", "description": "Where jobs tell that they run; no key is needed."},
     {"name": "access", "description": "Your organisation, its members and its API keys."},
+    {"name": "operations", "description": "The platform itself, for the organisation that operates it."},
     {"name": "health", "description": "For supervisors and Prometheus; no key is needed."},
 ]
 
 
 def create_app(context: Context, health: Health) -> FastAPI:
     """The API over one context; ``health`` adds to ``/readyz`` what runs beside it."""
-    app = FastAPI(
+    app = FastAPIOffline(  # /docs without scripts from elsewhere: it works behind a firewall
         title="Tocsin",
         version=version("tocsin"),
         description=_DESCRIPTION,
@@ -48,7 +61,20 @@ def create_app(context: Context, health: Health) -> FastAPI:
     app.state.context, app.state.health = context, health
     app.add_middleware(BodyLimit)
     install_error_handlers(app)
-    for router in (monitors, results, checks, api_keys, organisation):
+    app.include_router(ping)  # first: routes are tried in this order, and no other is asked for so often
+    for router in (
+        monitors,
+        results,
+        checks,
+        incidents,
+        channels,
+        alert_policies,
+        maintenance,
+        api_keys,
+        organisation,
+        jobs,
+        dead_letters,
+    ):
         app.include_router(router, responses=_PROBLEMS)
     app.include_router(health_routes.router)
     return app

@@ -41,7 +41,7 @@ class _Requires:
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
 
-    def __call__(self, principal: Annotated[Principal, Depends(_principal)]) -> Principal:
+    async def __call__(self, principal: Annotated[Principal, Depends(_principal)]) -> Principal:
         if self._scope not in principal.scopes:
             raise ApiError(
                 HTTPStatus.FORBIDDEN, "insufficient_scope", f"this needs an API key with the scope {self._scope!r}"

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Protocol
+from uuid import UUID
 
 from fastapi import Depends, Request
 
 from api.run_limit import RunLimit
+from shared.channels.record import Tools
+from shared.channels.tools import build_tools
 from shared.contracts.sealing import Sealer
 from shared.contracts.wire import RunNow, RunNowAnswer
 from shared.db.session import Database
-from shared.domain.clock import Clock
+from shared.domain.clock import Clock, SystemClock
+from shared.http.guard import AddressPolicy
+from shared.jobs.errors import JobNotStartedError
+from shared.jobs.outcome import JobOutcome
+from shared.services.alert_policies import AlertPolicyService
+from shared.services.channels import ChannelService
 from shared.services.idempotency import Answers
+from shared.services.maintenance import MaintenanceService
 from shared.services.monitors import MonitorService
+from shared.services.pings import PingDesk
+from shared.tasks.letters import DeadLetter, View
 
 
 class CheckDesk(Protocol):
@@ -23,6 +34,43 @@ class CheckDesk(Protocol):
     async def run(self, request: RunNow) -> RunNowAnswer:
         """Raises ``NoWorkerError`` and ``RunTimeoutError``."""
         ...
+
+
+class JobDesk(Protocol):
+    """Runs one of the platform's jobs now."""
+
+    async def run(self, name: str, *, forced: bool = False) -> JobOutcome:
+        """Raises ``NotFoundError`` and ``JobNotStartedError``."""
+        ...
+
+
+class NoJobs:
+    """For an application without the platform's jobs beside it."""
+
+    async def run(self, name: str, *, forced: bool = False) -> JobOutcome:  # noqa: ARG002 whatever is asked for
+        raise JobNotStartedError(f"job {name}: this process runs no jobs")
+
+
+class LetterDesk(Protocol):
+    """Dead letters. Each call raises ``QueueUnavailableError`` when the queue does not answer."""
+
+    async def page(
+        self, view: View, *, task: str | None, before: UUID | None, limit: int
+    ) -> Sequence[DeadLetter]: ...
+
+    async def show(self, view: View, letter_id: UUID) -> DeadLetter:
+        """Raises ``NotFoundError``."""
+        ...
+
+    async def replay(self, view: View, letter_id: UUID) -> None:
+        """Raises ``NotFoundError``, ``ReplayNotPossibleError``."""
+        ...
+
+    async def delete(self, view: View, letter_id: UUID) -> None:
+        """Raises ``NotFoundError``."""
+        ...
+
+    async def purge(self, view: View, before_ms: int) -> int: ...
 
 
 def _nothing() -> None:
@@ -39,17 +87,33 @@ class Context:
     desk: CheckDesk
     on_commit: Callable[[], None] = _nothing
     runs: RunLimit = field(default_factory=RunLimit)
+    pings: PingDesk | None = None
+    jobs: JobDesk = field(default_factory=NoJobs)
+    letters: LetterDesk | None = None
+    tools: Tools = field(default_factory=lambda: build_tools(AddressPolicy(), SystemClock()))
+
+    @property
+    def channels(self) -> ChannelService:
+        return ChannelService(self.sealer, self.clock, self.tools)
+
+    @property
+    def alert_policies(self) -> AlertPolicyService:
+        return AlertPolicyService(self.clock)
 
     @property
     def monitors(self) -> MonitorService:
         return MonitorService(self.sealer, self.clock)
 
     @property
+    def maintenance(self) -> MaintenanceService:
+        return MaintenanceService(self.clock)
+
+    @property
     def answers(self) -> Answers:
         return Answers(self.sealer, self.clock)
 
 
-def _context(request: Request) -> Context:
+async def _context(request: Request) -> Context:  # async, or FastAPI would ask a thread for it, each time
     context = request.app.state.context
     assert isinstance(context, Context)
     return context

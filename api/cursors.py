@@ -19,6 +19,7 @@ Cursor = Annotated[
     str | None, Field(max_length=200, description="`next_cursor` of the page before; without it, the first page.")
 ]
 _RESULT = re.compile(r"([0-9]{1,14})\.([a-z0-9_-]{1,32})")
+_POLICY = re.compile(r"([0-9]{1,5})\.([0-9a-f]{32})")
 _ADVICE = "this is not a cursor of this list: pass next_cursor as it came"
 
 
@@ -51,6 +52,23 @@ def read_result_cursor(cursor: str | None) -> tuple[datetime, str] | None:
     if found is None:
         raise invalid("cursor", _ADVICE)
     return to_datetime(int(found[1])), found[2]
+
+
+def policy_cursor(priority: int, last: UUID) -> str:
+    return _encode(f"{priority}.{last.hex}")
+
+
+def read_policy_cursor(cursor: str | None) -> tuple[int, UUID] | None:
+    """Raises a 422 for anything that ``policy_cursor`` did not make."""
+    if cursor is None:
+        return None
+    try:
+        found = _POLICY.fullmatch(_decode(cursor))
+    except ValueError as error:
+        raise invalid("cursor", _ADVICE) from error
+    if found is None:
+        raise invalid("cursor", _ADVICE)
+    return int(found[1]), UUID(hex=found[2])
 
 
 def _encode(text: str) -> str:

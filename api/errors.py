@@ -18,10 +18,13 @@ from api.responses import json_response
 from shared.db.availability import is_unavailable
 from shared.services.errors import (
     IdempotencyConflictError,
+    IncidentResolvedError,
     InvalidInputError,
     NotFoundError,
     NoWorkerError,
     Problem,
+    QueueUnavailableError,
+    ReplayNotPossibleError,
     RevisionMismatchError,
     RunTimeoutError,
     ServiceError,
@@ -35,10 +38,13 @@ _STATUSES: dict[type[ServiceError], HTTPStatus] = {
     NotFoundError: HTTPStatus.NOT_FOUND,
     RevisionMismatchError: HTTPStatus.PRECONDITION_FAILED,
     IdempotencyConflictError: HTTPStatus.CONFLICT,
+    IncidentResolvedError: HTTPStatus.CONFLICT,
     InvalidInputError: HTTPStatus.UNPROCESSABLE_ENTITY,
     TooManyRunsError: HTTPStatus.TOO_MANY_REQUESTS,
     NoWorkerError: HTTPStatus.SERVICE_UNAVAILABLE,
     RunTimeoutError: HTTPStatus.GATEWAY_TIMEOUT,
+    ReplayNotPossibleError: HTTPStatus.CONFLICT,
+    QueueUnavailableError: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 _RETRY_LATER = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
 _RETRY_AFTER_SECONDS = "5"
@@ -131,14 +137,20 @@ async def _service_error(_: Request, error: Exception) -> Response:
 async def _database_error(request: Request, error: Exception) -> Response:
     if not is_unavailable(error):
         return await _unexpected_error(request, error)
-    log.warning("database unavailable", path=request.url.path, error=str(error).partition("\n")[0])
+    log.warning("database unavailable", path=_path(request), error=str(error).partition("\n")[0])
     return problem_response(
         HTTPStatus.SERVICE_UNAVAILABLE, "database_unavailable", "the database does not answer: try again"
     )
 
 
 async def _unexpected_error(request: Request, error: Exception) -> Response:
-    log.error("request failed", method=request.method, path=request.url.path, exc_info=error)
+    log.error("request failed", method=request.method, path=_path(request), exc_info=error)
     return problem_response(
         HTTPStatus.INTERNAL_SERVER_ERROR, "internal_error", "the server made a mistake; it is in its log"
     )
+
+
+def _path(request: Request) -> str:
+    """The path for a log; that of a ping ends in its secret."""
+    path = request.url.path
+    return "/ping/…" if path.startswith("/ping/") else path

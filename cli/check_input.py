@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from cli.check_target import fields_of
 from cli.errors import UsageError
-from shared.domain.checks import AnyCheck, CheckKind, CheckSpec, HttpCheck
+from shared.domain.checks import AnyCheck, CheckKind, CheckSpec, HttpCheck, HttpStepsCheck
 from shared.domain.monitor import MonitorSpec, RunOptions
 
 _SPEC: TypeAdapter[AnyCheck] = TypeAdapter(CheckSpec)
@@ -76,11 +76,17 @@ def jobs_of(targets: list[str], file: Path | None, options: Options) -> list[Job
 
 
 def _overridden(job: Job, options: Options) -> Job:
-    check = job.check
-    tls = getattr(check, "tls", None)
-    if options.no_verify and tls is not None:
-        check = check.model_copy(update={"tls": tls.model_copy(update={"verify": False})})
+    check = _unverified(job.check) if options.no_verify else job.check
     return Job(job.name, check, options.run_options(job.options))
+
+
+def _unverified(part: Any) -> Any:
+    """A check, or a step of one, that takes any certificate."""
+    if isinstance(part, HttpStepsCheck):
+        steps, cleanup = [_unverified(step) for step in part.steps], part.cleanup and _unverified(part.cleanup)
+        return part.model_copy(update={"steps": steps, "cleanup": cleanup})
+    tls = getattr(part, "tls", None)
+    return part if tls is None else part.model_copy(update={"tls": tls.model_copy(update={"verify": False})})
 
 
 def _header(line: str) -> tuple[str, str]:

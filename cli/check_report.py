@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from cli.check_lines import days_left, duration, line, network_lines, visible
-from shared.domain.result import AssertionOutcome, CheckVerdict, ResultStatus, TlsFacts
+from shared.domain.result import AssertionOutcome, CheckVerdict, ResultStatus, StepResult, TlsFacts
 
 _STATUS = {
     ResultStatus.UP: ("✔", "UP", "bold green"),
@@ -55,7 +55,10 @@ def report(target: str, verdict: CheckVerdict, width: int) -> RenderableType:
     if verdict.tls:
         lines.append(_certificate(verdict.tls))
     lines += network_lines(verdict)
-    lines += [_assertion(outcome) for outcome in verdict.assertions]
+    if verdict.steps:  # the other assertions are those of the step that decided
+        lines += [each for step in verdict.steps for each in _step(step)]
+    else:
+        lines += [_assertion(outcome) for outcome in verdict.assertions]
     return Group(_headline(target, verdict), Padding(Group(*lines), (0, 0, 1, INDENT), expand=False))
 
 
@@ -132,6 +135,23 @@ def _certificate(tls: TlsFacts) -> Text:
     if tls.version:
         parts += [("·", "dim"), (tls.version, "")]
     return line(*parts)
+
+
+def _step(step: StepResult) -> list[Text]:
+    if step.skipped or step.status is None:
+        return [line(("·", "dim"), (step.name, ""), ("skipped", "dim"))]
+    mark, _, style = _STATUS[step.status]
+    status = str(step.http.status_code) if step.http and step.http.status_code else "no answer"
+    took = duration(step.timings_ms.total)
+    lines = [line((mark, style), (step.name, "bold"), (status, "dim"), ("·", "dim"), (took, "dim"))]
+    if step.error:
+        lines.append(_indented(line((step.error.kind.value, style), (step.error.message, ""))))
+    lines += [_indented(_assertion(outcome)) for outcome in step.assertions]
+    return lines + [_indented(line((f"{name} =", "dim"), (value, ""))) for name, value in step.extracted.items()]
+
+
+def _indented(text: Text) -> Text:
+    return Text(" " * INDENT).append_text(text)
 
 
 def _assertion(outcome: AssertionOutcome) -> Text:

@@ -1,4 +1,4 @@
-"""``python -m cli.docs``: writes the tables of docs/checks.md from the code; with ``--check`` it only compares."""
+"""``python -m cli.docs``: writes the tables of the documentation; with ``--check`` it only compares."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from cli import docs_settings
 from shared.domain.assertions import OPERATORS, Assertion, Operator
 from shared.domain.auth import BasicAuth, BearerAuth, ClientCertificate, DigestAuth, OAuth2Auth
-from shared.domain.checks_http import FormBody, HttpCheck, HttpTls, JsonBody
+from shared.domain.checks_http import FormBody, HttpCheck, HttpRequest, HttpTls, JsonBody
+from shared.domain.checks_steps import Extraction, HttpStep, HttpStepsCheck
 from shared.domain.errors import ErrorKind
 from shared.domain.route import Proxy
 from shared.domain.spec import Secret
 
-PAGE = Path(__file__).parent.parent / "docs" / "checks.md"
+_DOCS = Path(__file__).parent.parent / "docs"
+PAGE = _DOCS / "checks.md"
+PAGES = (PAGE, _DOCS / "checks-steps.md", _DOCS / "configuration.md")
 _PLACE = re.compile(r"(<!-- table: ([a-z0-9_ ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 MEANINGS = {
@@ -79,7 +83,11 @@ _TABLES: dict[str, type[BaseModel]] = {
     "tls": HttpTls,
     "proxy": Proxy,
     "assertion": Assertion,
+    "http_steps": HttpStepsCheck,
+    "step": HttpStep,
+    "extraction": Extraction,
 }
+_TOLD_ELSEWHERE = {"step": frozenset(HttpRequest.model_fields)}
 
 
 def rendered(page: str) -> str:
@@ -91,13 +99,16 @@ def _table(name: str) -> str:
     rows: list[tuple[str, ...]]
     if name == "errors":
         rows = [("Kind", "Meaning"), *((f"`{kind}`", MEANINGS[kind]) for kind in ErrorKind)]
+    elif name == "settings":
+        rows = [docs_settings.HEAD, *docs_settings.rows()]
     elif name == "sources":
         rows = [
             ("Source", "Operators"),
             *((f"`{source}`", _operators(known)) for source, known in OPERATORS.items()),
         ]
     else:
-        rows = [("Option", "Type", "Default", "Meaning"), *_options(_TABLES[name])]
+        left_out = _TOLD_ELSEWHERE.get(name, frozenset())
+        rows = [("Option", "Type", "Default", "Meaning"), *_options(_TABLES[name], left_out)]
     lines = [" | ".join(row) for row in rows]
     lines.insert(1, " | ".join("---" for _ in rows[0]))
     return "".join(f"| {line} |\n" for line in lines)
@@ -107,9 +118,10 @@ def _operators(known: frozenset[Operator]) -> str:
     return ", ".join(f"`{operator}`" for operator in Operator if operator in known)
 
 
-def _options(model: type[BaseModel]) -> Iterator[tuple[str, ...]]:
+def _options(model: type[BaseModel], left_out: frozenset[str]) -> Iterator[tuple[str, ...]]:
     schema = model.model_json_schema()
-    for name, field in model.model_fields.items():
+    named = ((name, field) for name, field in model.model_fields.items() if name not in left_out)
+    for name, field in sorted(named, key=lambda pair: pair[0] != "kind"):
         part = schema["properties"][name]
         secret = any(isinstance(mark, Secret) for mark in field.metadata)
         meaning = " ".join(word for word in (field.description or "", "Secret." if secret else "") if word)
@@ -143,12 +155,13 @@ def _plain_kind(part: dict[str, Any]) -> str:
 
 
 def main(words: list[str]) -> int:
-    """Write the page, or say whether it is up to date."""
-    page = PAGE.read_text(encoding="utf-8")
-    current = rendered(page)
+    """Write the pages, or say whether they are up to date."""
+    pages = {place: place.read_text(encoding="utf-8") for place in PAGES}
+    current = {place: rendered(page) for place, page in pages.items()}
     if "--check" in words:
-        return 0 if page == current else 1
-    PAGE.write_text(current, encoding="utf-8")
+        return 0 if pages == current else 1
+    for place, page in current.items():
+        place.write_text(page, encoding="utf-8")
     return 0
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -15,26 +14,32 @@ from cli.errors import UsageError
 
 _SPAN = re.compile(r"(\d+)([smhd])")
 _UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_SHOWN = 1_000
 
 
 def doctor(
-    slots: Annotated[bool, typer.Option("--slots", help="Compare due slots with stored results.")] = False,
-    since: Annotated[str, typer.Option(help="How far back: 30m, 1h, 2d.")] = "1h",
+    slots: Annotated[bool, typer.Option("--slots", help="Compare due slots with stored results instead.")] = False,
+    since: Annotated[str, typer.Option(help="How far back --slots looks: 30m, 1h, 2d.")] = "1h",
+    servers: Annotated[
+        bool, typer.Option("--servers", help="Only settings and servers: what has to hold before a process starts.")
+    ] = False,
     data_dir: Annotated[Path, typer.Option(help="Of tocsin up, when TOCSIN_DATABASE_URL is not set.")] = Path(
         ".tocsin"
     ),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check this installation and name each fault; exits with 1 when there is one."""
-    from shared.db.errors import DatabaseError  # noqa: PLC0415 kept out of the start of other commands
+    from cli import doctor_place  # noqa: PLC0415 kept out of the start of other commands
+    from shared.observability.logging import configure_logging  # noqa: PLC0415
 
     length_ms = parse_span(since)
-    if not slots:
-        raise UsageError("say what to check: --slots compares due slots with results")
-    try:
-        raise typer.Exit(asyncio.run(_audit(_database_url(data_dir), length_ms)))
-    except DatabaseError as error:
-        raise UsageError(str(error)) from None
+    is_ours = not os.environ.get("TOCSIN_DATABASE_URL")
+    # Settings are read from the environment, wherever they come from.
+    os.environ.update(doctor_place.environment_of(data_dir, os.environ))
+    # What is logged on the way is said once more, and better, as a finding.
+    configure_logging("console", "CRITICAL")
+    if slots:
+        raise typer.Exit(_slots(length_ms, as_json=as_json))
+    raise typer.Exit(_all(data_dir if is_ours else None, servers_only=servers, as_json=as_json))
 
 
 def parse_span(text: str) -> int:
@@ -45,38 +50,22 @@ def parse_span(text: str) -> int:
     return int(found[1]) * _UNITS[found[2]]
 
 
-def _database_url(data_dir: Path) -> str:
-    from shared.embedded.postgres import Postgres  # noqa: PLC0415
-
-    if url := os.environ.get("TOCSIN_DATABASE_URL"):
-        return url
-    if (data_dir / "postgres").is_dir():
-        return Postgres(data_dir.absolute() / "postgres").url()
-    raise UsageError(f"set TOCSIN_DATABASE_URL, or name the --data-dir of tocsin up: there is none at {data_dir}")
-
-
-async def _audit(url: str, length_ms: int) -> int:
-    from shared.db.session import Database  # noqa: PLC0415 kept out of the start of other commands
+def _all(data_dir: Path | None, *, servers_only: bool, as_json: bool) -> int:
+    from cli.doctor_report import document, is_sound, lines  # noqa: PLC0415
+    from cli.doctor_run import Examination  # noqa: PLC0415
     from shared.domain.clock import SystemClock  # noqa: PLC0415
-    from shared.services.slot_audit import audit_since  # noqa: PLC0415
 
-    now_ms = SystemClock().now_ms()
-    async with Database(url, application_name="tocsin-doctor") as database:
-        await database.verify()
-        async with database.system() as session:
-            books = await audit_since(session, now_ms - length_ms, now_ms)
-    typer.echo(f"{books.due} slots were due and had their time; {len(books.unaccounted)} have no record")
-    for key in books.unaccounted[:_SHOWN]:
-        typer.echo(f"✘ {_shown(key.slot_ms)}  {key.region}  {key.monitor_id}  nothing is stored")
-    for key in books.unscheduled[:_SHOWN]:
-        typer.echo(f"· {_shown(key.slot_ms)}  {key.region}  {key.monitor_id}  stored, though it was not due")
-    if books.unaccounted:
-        typer.echo("The API stores lost slots as missed within a minute; if these stay, look at its log.")
-    return 1 if books.unaccounted else 0
+    outcomes = asyncio.run(Examination(os.environ, data_dir, SystemClock(), servers_only=servers_only).run())
+    typer.echo(document(outcomes) if as_json else "\n".join(lines(outcomes)))
+    return 0 if is_sound(outcomes) else 1
 
 
-def _shown(milliseconds: int) -> str:
-    from shared.domain.clock import to_datetime  # noqa: PLC0415
+def _slots(length_ms: int, *, as_json: bool) -> int:
+    from cli.doctor_slots import audit  # noqa: PLC0415
+    from shared.db.errors import DatabaseError  # noqa: PLC0415
+    from shared.domain.clock import SystemClock  # noqa: PLC0415
 
-    moment: datetime = to_datetime(milliseconds)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    try:
+        return asyncio.run(audit(os.environ["TOCSIN_DATABASE_URL"], length_ms, SystemClock(), as_json=as_json))
+    except DatabaseError as error:
+        raise UsageError(str(error)) from None

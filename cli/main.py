@@ -11,8 +11,10 @@ from typing import Annotated
 import typer
 
 from cli.check import check
+from cli.dead_letters import app as dead_letters
 from cli.doctor import doctor
 from cli.errors import UsageError, usage_errors_on_stderr
+from cli.jobs import jobs
 
 app = typer.Typer(
     name="tocsin",
@@ -89,6 +91,8 @@ def migrate() -> None:
 
 app.command()(check)
 app.command()(doctor)
+app.add_typer(jobs)
+app.add_typer(dead_letters)
 
 
 @app.command(hidden=True)

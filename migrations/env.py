@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from shared.db import models
 from shared.db.engine import parse_url
+from shared.db.migrate import Patience
 
 # An arbitrary number, the same in every release: two migrators of one database exclude each other.
 MIGRATION_LOCK = 7_226_001
@@ -30,11 +31,17 @@ def include_name(name: str | None, kind: str, parents: Any) -> bool:
     return not str(parents.get("table_name") or "").startswith(PARTITIONS)
 
 
+def set_timeout(connection: Connection, name: str, seconds: float) -> None:
+    values = {"name": name, "milliseconds": str(round(seconds * 1000))}
+    connection.execute(text("SELECT set_config(:name, :milliseconds, false)"), values)
+
+
 def migrate(connection: Connection) -> None:
+    patience = context.config.attributes.get("patience", Patience())
+    set_timeout(connection, "statement_timeout", patience.statement)
     # Waiting for another migrator is fine; queueing behind a long query would stop everybody behind us.
-    connection.execute(text("SET statement_timeout = '10min'"))
     connection.execute(text("SELECT pg_advisory_lock(:lock)"), {"lock": MIGRATION_LOCK})
-    connection.execute(text("SET lock_timeout = '5s'"))
+    set_timeout(connection, "lock_timeout", patience.lock)
     connection.commit()
     context.configure(
         connection=connection,

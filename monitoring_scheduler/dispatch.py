@@ -213,12 +213,19 @@ class Dispatcher:
 
     def _failed(self, entry: Entry, error: BaseException) -> None:
         entry.in_flight = False
-        occupied = isinstance(error, PublishRejectedError) and error.is_occupied
-        entry.reason = MissedReason.WORKER_GAP if occupied else MissedReason.SCHEDULER_GAP
-        if not occupied:
+        entry.reason = _reason(error)
+        if entry.reason is not MissedReason.WORKER_GAP:
             log.warning("a slot was not acknowledged by the queue", slot=entry.key.message_id, error=str(error))
         if entry.superseded:
             self._supersede(entry)
             return
         heapq.heappush(self._waiting, (self._clock.monotonic() + entry.pause, next(self._order), entry))
         entry.pause = min(entry.pause * 2, entry.longest_pause)
+
+
+def _reason(error: BaseException) -> MissedReason:
+    """Whose fault it is that the queue did not take a slot."""
+    if not isinstance(error, PublishRejectedError) or not error.err_code:
+        return MissedReason.SCHEDULER_GAP  # no answer, or one of our own client
+    # What JetStream itself refuses for another reason than the check before: it is full, of bytes or of messages.
+    return MissedReason.WORKER_GAP if error.is_occupied else MissedReason.OVERLOADED

@@ -12,9 +12,9 @@ from nats.errors import Error as NatsError
 from shared.contracts.names import PROGRESS_BUCKET, WATERMARK_KEY
 from shared.contracts.wire import Progress
 from shared.messaging.connect import describe
+from shared.messaging.declarations import bucket_subject
 from shared.messaging.errors import PublishError
 from shared.messaging.publisher import Publisher
-from shared.messaging.streams import bucket_subject
 
 log = structlog.get_logger(__name__)
 

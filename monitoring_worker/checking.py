@@ -48,12 +48,32 @@ class Opener(Protocol):
     def open(self, stored: dict[str, Any]) -> CheckSpec: ...
 
 
+class Doubter(Protocol):
+    """Knows whether this worker sees the world."""
+
+    async def doubt(self, began: float) -> str | None:
+        """Why a failure of a check that began then (monotonic) is no evidence about its target, or None."""
+        ...
+
+
 class CheckDuty:
     """What a worker does with a slot."""
 
-    def __init__(self, runner: Runner, opener: Opener, sink: ResultSink, clock: Clock, region: str) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        opener: Opener,
+        sink: ResultSink,
+        clock: Clock,
+        *,
+        region: str,
+        worker: str = "",
+        canaries: Doubter | None = None,
+    ) -> None:
+        """``worker`` names this process in its results; without canaries every failure is the target's."""
         self._runner, self._opener, self._sink = runner, opener, sink
-        self._clock, self.region = clock, region
+        self._clock, self.region, self._worker = clock, region, worker
+        self._canaries = canaries
         self._opened: OrderedDict[tuple[UUID, int], CheckSpec] = OrderedDict()
 
     async def scheduled(self, task: CheckTask) -> None:
@@ -63,16 +83,19 @@ class CheckDuty:
             late_s = (started_ms - task.slot_ms) // 1000
             verdict = missed(MissedReason.WORKER_GAP, f"a worker was free for this check only {late_s} s late")
             metrics.slots_missed.labels(MissedReason.WORKER_GAP.value).inc()
-            await self._sink(_message(task, None, verdict))
+            await self._sink(self._message(task, None, verdict))
             return
+        began = self._clock.monotonic()
         verdict = await self._run(task.run, (task.monitor_id, task.revision), task.interval_ms / 1000)
-        await self._sink(_message(task, started_ms, verdict))
+        verdict = await self._doubted(verdict, began)
+        await self._sink(self._message(task, started_ms, verdict))
 
     async def on_demand(self, request: RunNow) -> RunNowAnswer:
         """Run what a person waits for; the result of a saved monitor is stored like any other."""
         started_ms = self._clock.now_ms()
         place = (request.monitor_id, request.revision) if request.monitor_id else None
-        verdict = await self._run(request.run, place)
+        began = self._clock.monotonic()
+        verdict = await self._doubted(await self._run(request.run, place), began)
         if request.store and request.monitor_id:
             await self._sink(
                 ResultMessage(
@@ -83,9 +106,31 @@ class CheckDuty:
                     started_at_ms=started_ms,
                     verdict=verdict,
                     trigger="manual",
+                    worker=self._worker,
                 )
             )
         return RunNowAnswer(self.region, started_ms, started_ms, verdict)
+
+    async def _doubted(self, verdict: CheckVerdict, began: float) -> CheckVerdict:
+        """A failure is no evidence from a worker that can't reach what it must be able to reach."""
+        if self._canaries is None or verdict.status is not ResultStatus.DOWN:
+            return verdict
+        doubt = await self._canaries.doubt(began)
+        if doubt is None:
+            return verdict
+        metrics.slots_missed.labels(MissedReason.WORKER_GAP.value).inc()
+        return missed(MissedReason.WORKER_GAP, doubt)
+
+    def _message(self, task: CheckTask, started_ms: int | None, verdict: CheckVerdict) -> ResultMessage:
+        return ResultMessage(
+            monitor_id=task.monitor_id,
+            revision=task.revision,
+            region=task.region,
+            slot_ms=task.slot_ms,
+            started_at_ms=started_ms,
+            verdict=verdict,
+            worker=self._worker,
+        )
 
     async def _run(
         self, run: RunSpec, place: tuple[UUID, int] | None, budget_seconds: float | None = None
@@ -129,14 +174,3 @@ def _unusable(error: ValidationError) -> CheckVerdict:
     field = ".".join(str(part) for part in first["loc"])
     message = f"the check can't be run: {field}: {first['msg']}"
     return CheckVerdict(ResultStatus.DOWN, error=CheckError(ErrorKind.CONFIG_ERROR, message))
-
-
-def _message(task: CheckTask, started_ms: int | None, verdict: CheckVerdict) -> ResultMessage:
-    return ResultMessage(
-        monitor_id=task.monitor_id,
-        revision=task.revision,
-        region=task.region,
-        slot_ms=task.slot_ms,
-        started_at_ms=started_ms,
-        verdict=verdict,
-    )

@@ -8,6 +8,7 @@ can't hold up the others.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Sequence
 
 import msgspec
@@ -16,14 +17,18 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from sqlalchemy.exc import SQLAlchemyError
 
+from shared.contracts.names import result_subject
 from shared.contracts.wire import ResultBatch, ResultMessage
 from shared.db.errors import is_content_fault, is_missing_partition
 from shared.db.repositories.results import ensure_partitions
 from shared.db.session import Database
 from shared.domain.clock import Clock, to_datetime
+from shared.messaging.errors import PublishError
 from shared.messaging.pull import PullLoop
 from shared.observability import metrics
 from shared.services.recording import record
+from shared.tasks.failures import REFUSED, UNDECODABLE
+from shared.tasks.letter_box import LetterBox, until_kept
 
 log = structlog.get_logger(__name__)
 
@@ -32,13 +37,15 @@ BATCH = 25
 LINGER_SECONDS = 0.5
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 5.0
+REFUSED_RESULT = "store_result"
+"""The name under which refused results stand among the dead letters."""
 
 
 class Recorder:
     """Writes results until the pull loop ends."""
 
-    def __init__(self, database: Database, pull: PullLoop, clock: Clock) -> None:
-        self._database, self._pull, self._clock = database, pull, clock
+    def __init__(self, database: Database, pull: PullLoop, clock: Clock, letters: LetterBox) -> None:
+        self._database, self._pull, self._clock, self._letters = database, pull, clock, letters
         self.failing_since: float | None = None
         self.last_error = ""
         self.refused = 0
@@ -58,9 +65,18 @@ class Recorder:
             return msgspec.json.decode(message.data, type=ResultBatch)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             self.refused += 1
-            log.error("a message that holds no results is dropped", subject=message.subject, reason=str(error))
-            await _settle(message.term())
+            log.error("a message holds no results", subject=message.subject, reason=str(error))
+            await self._put_aside(message, str(error))
             return None
+
+    async def _put_aside(self, message: Msg, reason: str) -> None:
+        try:
+            await self._letters.put_message(message, UNDECODABLE, reason)
+        except PublishError as error:
+            log.warning("a message could not be kept as a dead letter yet", reason=str(error))
+            await _settle(message.nak(delay=LONGEST_PAUSE_SECONDS))
+        else:
+            await _settle(message.term())
 
     async def _store(self, results: Sequence[ResultMessage]) -> None:
         """Store these for good: until they are stored, or refused one by one for their content."""
@@ -85,7 +101,7 @@ class Recorder:
 
     async def _write(self, results: Sequence[ResultMessage]) -> None:
         async with self._database.system() as session:
-            stored = await record(session, results)
+            stored = await record(session, results, self._clock.now_ms())
         metrics.results_stored.inc(stored)
         oldest_ms = min(
             result.slot_ms if result.started_at_ms is None else result.started_at_ms for result in results
@@ -107,7 +123,24 @@ class Recorder:
             return
         self.refused += 1
         reason = str(error).partition("\n")[0]
-        log.error("a result can't be stored and is dropped", slot=results[0].key.message_id, reason=reason)
+        log.error("a result can't be stored", slot=results[0].key.message_id, reason=reason)
+        await self._bury(results[0], reason)
+
+    async def _bury(self, result: ResultMessage, reason: str) -> None:
+        """Keep what the database refuses as a dead letter; returns when it is kept."""
+        now_ms = self._clock.now_ms()
+        put = functools.partial(
+            self._letters.put_content,
+            task=REFUSED_RESULT,
+            subject=result_subject(result.region),
+            payload=msgspec.json.encode(ResultBatch((result,))),
+            identity=f"{REFUSED_RESULT}:{result.key.message_id}",
+            moment_ms=result.slot_ms if result.slot_ms in range(now_ms) else 0,
+            failed_ms=now_ms,
+            kind=REFUSED,
+            reason=reason,
+        )
+        await until_kept(put)
 
     def _note_failure(self, error: Exception) -> None:
         self.last_error = str(error).partition("\n")[0]

@@ -9,7 +9,9 @@ from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_v
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from shared.domain.monitor import region_problem
+from shared.domain.canary import canary_check
+from shared.domain.mail_server import parse_smtp_url
+from shared.domain.region import region_problem
 
 PREFIX = "TOCSIN_"
 Network = IPv4Network | IPv6Network
@@ -114,6 +116,40 @@ class TargetSettings(Settings):
         return _split(value)
 
 
+class JobSettings(Settings):
+    """For processes that run the platform's own jobs."""
+
+    retention_days: Annotated[int, Field(ge=7, le=3650)] = Field(
+        default=90, description="Days for which results are kept; older ones are dropped."
+    )
+    dead_letter_days: Annotated[int, Field(ge=1, le=3650)] = Field(
+        default=30, description="Days for which dead letters are kept."
+    )
+
+
+class ChannelSettings(Settings):
+    """For processes that send notifications."""
+
+    smtp_url: SecretStr | None = Field(
+        default=None,
+        description="Mail server of channels without one: smtps://user:password@host:465; smtp:// is STARTTLS.",
+    )
+    smtp_from: str | None = Field(
+        default=None, pattern=r"^[^@\s]+@[^@\s]+$", description="From address of mails that this server sends."
+    )
+    apprise: bool = Field(
+        default=False,
+        description="Allow channels of the kind apprise, whose own HTTP client the address guard cannot hold.",
+    )
+
+    @field_validator("smtp_url")
+    @classmethod
+    def _mail_server(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None:
+            parse_smtp_url(url.get_secret_value())
+        return url
+
+
 class ProbeSettings(Settings):
     """For processes that serve their health beside their work."""
 
@@ -125,6 +161,28 @@ class ProbeSettings(Settings):
         default="/tmp/ready",  # noqa: S108 the contract's default, a mark for probes without content
         description="Exists exactly while the process is ready.",
     )
+
+
+class CanarySettings(Settings):
+    """For workers that are to doubt themselves first."""
+
+    canaries: Annotated[list[str], NoDecode] = Field(
+        default=[],
+        description="URLs, hosts or host:port that this worker must be able to reach, comma separated: while all "
+        "of them fail, its failures are not held against the targets.",
+    )
+
+    @field_validator("canaries", mode="before")
+    @classmethod
+    def _canaries(cls, value: object) -> object:
+        return _split(value)
+
+    @field_validator("canaries")
+    @classmethod
+    def _usable(cls, canaries: list[str]) -> list[str]:
+        for canary in canaries:
+            canary_check(canary)
+        return canaries
 
 
 class RegionSettings(Settings):
@@ -152,6 +210,17 @@ def load(settings: type[SettingsType], **overrides: Any) -> SettingsType:
         return settings(**overrides)
     except ValidationError as error:
         raise _configuration_error(settings, error.errors(include_url=False, include_input=False)[0]) from None
+
+
+def problems(settings: type[BaseSettings]) -> list[ConfigurationError]:
+    """Every wrong or missing value of the environment; ``load`` raises the first of them."""
+    try:
+        settings()
+    except ValidationError as error:
+        return [
+            _configuration_error(settings, each) for each in error.errors(include_url=False, include_input=False)
+        ]
+    return []
 
 
 def _configuration_error(settings: type[BaseSettings], error: ErrorDetails) -> ConfigurationError:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from monitoring_worker.probes.deadline import timed_out
 from shared.domain.auth import BasicAuth, BearerAuth, DigestAuth, OAuth2Auth
-from shared.domain.checks import HttpCheck
+from shared.domain.checks_http import HttpRequest
 from shared.domain.clock import Clock
 from shared.domain.errors import CheckError, ErrorKind
 from shared.domain.observation import HttpObservation
@@ -39,9 +39,11 @@ class HttpProbe:
         self._clock = clock
         self._tokens = TokenCache(clock.monotonic)
 
-    async def observe(self, spec: HttpCheck, timeout_seconds: float) -> HttpObservation:
-        """One attempt, over within the timeout."""
-        journey = _Journey(spec, self._door, self._clock, self._tokens)
+    async def observe(
+        self, spec: HttpRequest, timeout_seconds: float, jar: CookieJar | None = None
+    ) -> HttpObservation:
+        """One attempt, over within the timeout. With a jar its cookies are sent, and those of the answers kept."""
+        journey = _Journey(spec, self._door, self._clock, self._tokens, jar)
         error: CheckError | None = None
         try:
             async with asyncio.timeout(timeout_seconds):
@@ -56,12 +58,15 @@ class HttpProbe:
 class _Journey:
     """One attempt: its credentials, its cookies, its redirects and the last exchange."""
 
-    def __init__(self, spec: HttpCheck, door: Door, clock: Clock, tokens: TokenCache) -> None:
+    def __init__(
+        self, spec: HttpRequest, door: Door, clock: Clock, tokens: TokenCache, jar: CookieJar | None
+    ) -> None:
         self._spec = spec
         self._door = _door(spec, door)
         self._clock = clock
         self._manner = _manner(spec)
         self._credentials = self._asked_for(tokens)
+        self._jar = jar
         self._preparing = False
         self._stopwatch = Stopwatch(clock.monotonic)
         self._redirects: list[Redirect] = []
@@ -74,17 +79,20 @@ class _Journey:
             # The time of a token is not the time of the target.
             self._stopwatch = Stopwatch(self._clock.monotonic)
         request = _first_request(self._spec)
+        if self._jar is not None:
+            request = self._jar.equip(request)
         answer = await self._ask(request)
         if answer.location:
             await self._follow(request, answer)
 
     async def _follow(self, request: Request, answer: Answer) -> None:
-        jar = CookieJar(self._clock.now_ms())
+        if self._jar is None:  # most checks never need one
+            self._jar = CookieJar(self._clock.now_ms())
+            self._jar.store_all(request.url, answer.headers)
         visited = {_identity(request)}
         while answer.location:
-            jar.store_all(request.url, answer.headers)
             origin = request.url.origin
-            request = jar.equip(redirected(request, answer.status_code, answer.location))
+            request = self._jar.equip(redirected(request, answer.status_code, answer.location))
             if request.url.origin != origin:
                 self._credentials = None  # for good: they do not come back with a later hop either
             self._redirects.append(Redirect(answer.status_code, request.url.redacted()))
@@ -96,6 +104,12 @@ class _Journey:
             answer = await self._ask(request)
 
     async def _ask(self, request: Request) -> Answer:
+        answer = await self._answer(request)
+        if self._jar is not None:
+            self._jar.store_all(request.url, answer.headers)
+        return answer
+
+    async def _answer(self, request: Request) -> Answer:
         credentials = self._credentials
         if credentials is None:
             return await self._send(request)
@@ -156,13 +170,13 @@ class _Journey:
         )
 
 
-def _door(spec: HttpCheck, door: Door) -> Door:
+def _door(spec: HttpRequest, door: Door) -> Door:
     if not spec.resolver:
         return door
     return replace(door, resolver=name_servers(spec.resolver, door.policy, door.monotonic))
 
 
-def _manner(spec: HttpCheck) -> Manner:
+def _manner(spec: HttpRequest) -> Manner:
     client = spec.tls.client_certificate
     return Manner(
         family=spec.ip_family,
@@ -176,7 +190,7 @@ def _manner(spec: HttpCheck) -> Manner:
     )
 
 
-def _first_request(spec: HttpCheck) -> Request:
+def _first_request(spec: HttpRequest) -> Request:
     headers = tuple(spec.headers.items())
     body: bytes | None
     if spec.body is None or isinstance(spec.body, str):

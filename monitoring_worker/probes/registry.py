@@ -7,9 +7,10 @@ from typing import Any, Protocol
 from monitoring_worker.probes.dns import DnsProbe
 from monitoring_worker.probes.http import HttpProbe
 from monitoring_worker.probes.ping import PingProbe
+from monitoring_worker.probes.steps import StepsProbe
 from monitoring_worker.probes.tcp import TcpProbe
 from monitoring_worker.probes.tls import TlsProbe
-from shared.domain.checks import DnsCheck, HttpCheck, PingCheck, SslCheck, TcpCheck
+from shared.domain.checks import DnsCheck, HttpCheck, HttpStepsCheck, PingCheck, SslCheck, TcpCheck
 from shared.domain.clock import Clock
 from shared.domain.evaluate import Observation
 from shared.http.door import Door
@@ -25,8 +26,10 @@ class Probe(Protocol):
 
 def build_probes(door: Door, clock: Clock) -> dict[type, Probe]:
     """The probes by the class of the specification they observe."""
+    http = HttpProbe(door, clock)
     return {
-        HttpCheck: HttpProbe(door, clock),
+        HttpCheck: http,
+        HttpStepsCheck: StepsProbe(http, clock),
         SslCheck: TlsProbe(door, clock),
         TcpCheck: TcpProbe(door, clock),
         DnsCheck: DnsProbe(door, clock),

@@ -19,6 +19,7 @@ from shared.domain.result import (
     HttpFacts,
     PingFacts,
     ResultStatus,
+    StepResult,
     TcpFacts,
     Timings,
     TlsFacts,
@@ -45,6 +46,7 @@ class ResultDocument(msgspec.Struct, frozen=True):
     dns: DnsFacts | None = None
     ping: PingFacts | None = None
     evidence: Evidence | None = None
+    steps: tuple[StepResult, ...] = ()
 
 
 class ResultDetail(msgspec.Struct, frozen=True):
@@ -58,6 +60,7 @@ class ResultDetail(msgspec.Struct, frozen=True):
     dns: DnsFacts | None = None
     ping: PingFacts | None = None
     evidence: Evidence | None = None
+    steps: tuple[StepResult, ...] = ()
 
 
 def detail_of(verdict: CheckVerdict) -> ResultDetail:
@@ -105,6 +108,7 @@ def document(
         dns=verdict.dns,
         ping=verdict.ping,
         evidence=verdict.evidence,
+        steps=verdict.steps,
     )
 
 

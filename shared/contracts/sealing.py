@@ -16,7 +16,11 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from pydantic import BaseModel, TypeAdapter
 
-from shared.domain.checks import CheckSpec, FormBody, HttpCheck, Secret, is_sensitive_header
+from shared.domain.checks import CheckSpec, FormBody, Secret, is_sensitive_header
+from shared.domain.checks_http import HttpRequest
+from shared.domain.checks_steps import HttpStep
+from shared.domain.destinations import destinations
+from shared.domain.steps_template import is_only_a_variable
 
 MASK: Final = "********"
 MIN_KEY_LENGTH: Final = 32
@@ -25,12 +29,19 @@ _SEAL: Final = "$sealed"
 _MAPS: Final = frozenset({"headers", "fields"})
 # The body of a request is any JSON its user likes, so what looks like a seal there is none.
 _OPAQUE: Final = "value"
+# The one list whose members hold secrets; a member is known by its name, wherever it stands.
+_LIST: Final = "steps"
+# A map of nothing but seals.
+_SECRETS: Final = "secrets"
+# Keys that sign or prove something: they are used here and never sent.
+NEVER_SENT: Final = frozenset({"secret", "previous_secret", "private_key", "key"})
+MOVED: Final = "where this secret is sent has changed, so the mask does not keep it: write the secret itself"
 _KEY_ADVICE: Final = (
     "it was sealed with a key that is not in TOCSIN_SECRET_KEYS: append the former key to that list"
 )
 
 StoredCheck = dict[str, Any]
-Path = tuple[str, ...]
+Path = tuple[str | int, ...]
 _checks: TypeAdapter[CheckSpec] = TypeAdapter(CheckSpec)
 
 
@@ -44,6 +55,14 @@ class MaskWithoutSecretError(ValueError):
     def __init__(self, path: Path) -> None:
         self.path = path
         super().__init__("the mask stands for a stored secret, and none is stored here: write the secret itself")
+
+
+class MovedSecretError(MaskWithoutSecretError):
+    """A mask was kept while the place it is sent to changed: whoever may edit could have it sent to himself."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.args = (MOVED,)
 
 
 class Sealer:
@@ -64,24 +83,36 @@ class Sealer:
         except InvalidToken as error:
             raise SealingError(f"a stored secret cannot be read: {_KEY_ADVICE}") from error
 
-    def seal(self, check: CheckSpec, kept: StoredCheck | None = None) -> StoredCheck:
-        """The stored form of a check.
+    def seal(self, check: BaseModel, kept: StoredCheck | None = None) -> StoredCheck:
+        """The stored form of a check, or of anything else whose secrets are marked.
 
         ``kept`` is the stored form that this one replaces: a mask, and a secret that did not change, keep the
-        seal they have there. Raises ``MaskWithoutSecretError`` for a mask that stands for nothing.
+        seal they have there. Raises ``MaskWithoutSecretError`` for a mask that stands for nothing, or that would
+        have a secret sent somewhere else.
         """
         stored = check.model_dump(mode="json")
+        kept_masks: list[Path] = []
         for path in _secret_paths(check):
             *parents, name = path
-            place = stored
+            place: Any = stored
+            before: Any = kept
             for parent in parents:
+                before = _find(before, parent, place)
                 place = place[parent]
-            place[name] = self._sealed(place[name], _find(kept, path), path)
+            if place[name] == MASK and name not in NEVER_SENT:
+                kept_masks.append(path)
+            place[name] = self._sealed(place[name], _find(before, name, place), path)
+        if kept is not None and kept_masks and destinations(stored) - destinations(kept):
+            raise MovedSecretError(kept_masks[0])
         return stored
 
     def open(self, stored: StoredCheck) -> CheckSpec:
         """The check with its secrets in the clear; raises ``SealingError`` when none of the keys fits."""
-        return _checks.validate_python(_replace_seals(stored, self._opened))
+        return _checks.validate_python(self.unsealed(stored))
+
+    def unsealed(self, stored: StoredCheck) -> dict[str, Any]:
+        """The plain form of what is no check; raises ``SealingError``."""
+        return _replace_seals(stored, self._opened)
 
     def masked(self, stored: StoredCheck) -> StoredCheck:
         """What may be shown: the check with a mask for each secret. Needs no key."""
@@ -116,21 +147,41 @@ def _secret_paths(part: BaseModel, prefix: Path = ()) -> Iterator[Path]:
         value = getattr(part, name)
         if isinstance(value, BaseModel):
             yield from _secret_paths(value, (*prefix, name))
-        elif isinstance(value, str) and any(isinstance(mark, Secret) for mark in field.metadata):
-            yield (*prefix, name)
-    if isinstance(part, HttpCheck):
-        yield from (("headers", name) for name in part.headers if is_sensitive_header(name))
+        elif name == _LIST:
+            for number, member in enumerate(value):
+                yield from _secret_paths(member, (*prefix, name, number))
+        elif any(isinstance(mark, Secret) for mark in field.metadata):
+            yield from _marked((*prefix, name), value)
+    if isinstance(part, HttpRequest):
+        yield from ((*prefix, "headers", name) for name in _secret_headers(part))
     if isinstance(part, FormBody):
         yield from ((*prefix, "fields", name) for name in part.fields if is_sensitive_header(name))
 
 
-def _find(stored: Any, path: Path) -> Any:
-    """What lies at a path; names are compared without case, as those of headers are."""
-    for part in path:
-        if not isinstance(stored, dict):
-            return None
-        stored = next((value for name, value in stored.items() if name.lower() == part.lower()), None)
-    return stored
+def _marked(path: Path, value: Any) -> Iterator[Path]:
+    if isinstance(value, str):
+        yield path
+    elif isinstance(value, dict):
+        yield from ((*path, name) for name in value)
+
+
+def _secret_headers(part: HttpRequest) -> Iterator[str]:
+    """Those that sound secret, unless all they hold is the name of a variable."""
+    for name, value in part.headers.items():
+        if is_sensitive_header(name) and not (isinstance(part, HttpStep) and is_only_a_variable(value)):
+            yield name
+
+
+def _find(kept: Any, part: str | int, place: Any) -> Any:
+    """What ``kept`` has where ``place`` has its ``part``.
+
+    Members of a map are found by name without case, as headers are, and those of a list by what they are called.
+    """
+    if isinstance(part, int):
+        listed = kept if isinstance(kept, list) else []
+        return next((member for member in listed if member["name"] == place[part]["name"]), None)
+    named = kept if isinstance(kept, dict) else {}
+    return next((value for name, value in named.items() if name.lower() == part.lower()), None)
 
 
 def _is_seal(value: Any) -> bool:
@@ -142,13 +193,20 @@ def _mask(_: Mapping[str, str]) -> str:
 
 
 def _replace_seals(stored: StoredCheck, replace: Callable[[Mapping[str, str]], str]) -> StoredCheck:
-    """Lists are left alone: assertions hold any JSON their user likes, so what looks like a seal there is none."""
+    """Other lists than that of steps are left alone.
+
+    Assertions hold any JSON their user likes, so what looks like a seal there is none.
+    """
     return {name: _replace_seal(name, value, replace) for name, value in stored.items()}
 
 
 def _replace_seal(name: str, value: Any, replace: Callable[[Mapping[str, str]], str]) -> Any:
+    if name == _LIST and isinstance(value, list):
+        return [_replace_seals(member, replace) for member in value]
     if not isinstance(value, dict) or name == _OPAQUE:
         return value
     if _is_seal(value) and name not in _MAPS:
         return replace(value)
+    if name == _SECRETS:
+        return {key: replace(member) for key, member in value.items()}
     return _replace_seals(value, replace)

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import msgspec
 
+from shared.domain.heartbeat import Signal
 from shared.domain.result import CheckVerdict, SlotKey
 
 Trigger = Literal["schedule", "manual"]
@@ -78,8 +79,23 @@ class CheckTask(SlotOrder, frozen=True, kw_only=True):
     run: RunSpec
 
 
+class JobCall(msgspec.Struct, frozen=True):
+    """What a slot in the platform's region runs: one of Tocsin's own jobs, by name."""
+
+    job: str
+
+
+class JobTask(SlotOrder, frozen=True, kw_only=True):
+    """The argument of the task ``run_check`` as whoever reads the platform's region reads it."""
+
+    run: JobCall
+
+
 class ResultMessage(msgspec.Struct, frozen=True):
-    """A verdict on its way into storage. ``started_at_ms`` is null for a slot that was not run."""
+    """A verdict on its way into storage. ``started_at_ms`` is null for a slot that was not run.
+
+    ``worker`` names who ran it; empty when there is nobody to blame for a failure but the target.
+    """
 
     monitor_id: UUID
     revision: int
@@ -88,6 +104,7 @@ class ResultMessage(msgspec.Struct, frozen=True):
     started_at_ms: int | None
     verdict: CheckVerdict
     trigger: Trigger = "schedule"
+    worker: str = ""
     v: Literal[1] = 1
 
     @property
@@ -121,4 +138,17 @@ class RunNowAnswer(msgspec.Struct, frozen=True):
     slot_ms: int
     started_at_ms: int
     verdict: CheckVerdict
+    v: Literal[1] = 1
+
+
+class PingMessage(msgspec.Struct, frozen=True):
+    """A ping on its way into storage. ``id`` is made by the receiver, so that storing it twice stores it once."""
+
+    id: UUID
+    token_hash: bytes
+    received_ms: int
+    signal: Signal
+    exit_code: int | None = None
+    run_id: str | None = None
+    body: str | None = None
     v: Literal[1] = 1

@@ -30,13 +30,25 @@ def parse_url(url: str) -> URL:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as error:
-        raise DatabaseUnusableError(_URL_ADVICE) from error
+        raise DatabaseUnusableError(*_URL_ADVICE) from error
     if parsed.drivername not in _SCHEMES:
-        raise DatabaseUnusableError(_URL_ADVICE)
+        raise DatabaseUnusableError(*_URL_ADVICE)
+    if unknown := sorted(parsed.query.keys() - _PARAMETERS):
+        raise DatabaseUnusableError(
+            f"the URL of the database has parameters that the driver does not take: {', '.join(unknown)}",
+            f"TOCSIN_DATABASE_URL may carry {', '.join(sorted(_PARAMETERS))}",
+        )
+    if sslmode := parsed.query.get("sslmode"):
+        # What PostgreSQL's own programs call sslmode; the driver knows the same words.
+        parsed = parsed.difference_update_query(["sslmode"]).update_query_dict({"ssl": sslmode})
     return parsed.set(drivername="postgresql+asyncpg")
 
 
-_URL_ADVICE = "TOCSIN_DATABASE_URL must look like postgresql://user:password@host:5432/database"
+_PARAMETERS = frozenset({"host", "passfile", "ssl", "sslmode", "target_session_attrs"})
+_URL_ADVICE = (
+    "the URL of the database cannot be used",
+    "TOCSIN_DATABASE_URL must look like postgresql://user:password@host:5432/database",
+)
 
 
 def create_engine(url: str, role: str, application_name: str, options: PoolOptions) -> AsyncEngine:

@@ -10,6 +10,10 @@ class DatabaseError(Exception):
 class DatabaseUnusableError(DatabaseError):
     """The server cannot be worked with; the message is one line and names the mend."""
 
+    def __init__(self, problem: str, mend: str) -> None:
+        self.problem, self.mend = problem, mend
+        super().__init__(f"{problem}: {mend}")
+
 
 class MigrationError(DatabaseError):
     """A migration could not be applied; the message is one line and names the mend."""

@@ -27,31 +27,35 @@ async def verify_engine(engine: AsyncEngine) -> None:
         async with engine.connect() as connection:
             await _verify(connection)
     except (OSError, SQLAlchemyError) as error:
-        raise DatabaseUnusableError(_explain(engine, error)) from error
+        raise _explained(engine, error) from error
 
 
 async def _verify(connection: AsyncConnection) -> None:
     facts = (await connection.execute(_FACTS)).one()
     if facts.version < MIN_SERVER_VERSION:
         raise DatabaseUnusableError(
-            f"PostgreSQL {facts.version} is too old: Tocsin needs {MIN_SERVER_VERSION} or newer"
+            f"PostgreSQL {facts.version} is too old", f"Tocsin needs {MIN_SERVER_VERSION} or newer"
         )
     if facts.bypasses:
         raise DatabaseUnusableError(
-            f"role {facts.role} bypasses row-level security: run ALTER ROLE {facts.role} NOSUPERUSER NOBYPASSRLS"
+            f"role {facts.role} bypasses row-level security",
+            f"run ALTER ROLE {facts.role} NOSUPERUSER NOBYPASSRLS",
         )
     revision = (await connection.execute(_REVISION)).scalar() if facts.migrated else None
     if revision is None or revision < SCHEMA_REVISION:
         raise DatabaseUnusableError(
-            f"the schema is at {revision or 'nothing'}, this release needs {SCHEMA_REVISION}: run tocsin migrate"
+            f"the schema is at {revision or 'nothing'}, this release needs {SCHEMA_REVISION}", "run tocsin migrate"
         )
 
 
-def _explain(engine: AsyncEngine, error: Exception) -> str:
+def _explained(engine: AsyncEngine, error: Exception) -> DatabaseUnusableError:
     place = engine.url.render_as_string(hide_password=True)
     original = error.orig if isinstance(error, DBAPIError) else error
     if sqlstate(error) in _ROLE_REFUSED:
-        return (
-            f"{original}: run tocsin migrate as a role that may create roles, or see its message for the statements"
+        return DatabaseUnusableError(
+            f"{original}",
+            "run tocsin migrate as a role that may create roles, or see its message for the statements",
         )
-    return f"cannot use PostgreSQL at {place}: {original or error}: check TOCSIN_DATABASE_URL and the server"
+    return DatabaseUnusableError(
+        f"cannot use PostgreSQL at {place}: {original or error}", "check TOCSIN_DATABASE_URL and the server"
+    )

@@ -9,7 +9,9 @@ from pydantic import Field
 from shared.domain.auth import BasicAuth, BearerAuth, ClientCertificate, DigestAuth, OAuth2Auth
 from shared.domain.checks_http import FormBody, HttpCheck, JsonBody
 from shared.domain.checks_network import DnsCheck, PingCheck, SslCheck, TcpCheck
+from shared.domain.checks_steps import HttpStepsCheck
 from shared.domain.headers import is_sensitive_header
+from shared.domain.heartbeat import HeartbeatCheck
 from shared.domain.route import Proxy
 from shared.domain.spec import Secret, Strict, TlsOptions
 
@@ -23,7 +25,9 @@ __all__ = [
     "DigestAuth",
     "DnsCheck",
     "FormBody",
+    "HeartbeatCheck",
     "HttpCheck",
+    "HttpStepsCheck",
     "JsonBody",
     "OAuth2Auth",
     "PingCheck",
@@ -36,6 +40,6 @@ __all__ = [
     "is_sensitive_header",
 ]
 
-AnyCheck = HttpCheck | SslCheck | TcpCheck | DnsCheck | PingCheck
+AnyCheck = HttpCheck | SslCheck | TcpCheck | DnsCheck | PingCheck | HttpStepsCheck | HeartbeatCheck
 CheckSpec = Annotated[AnyCheck, Field(discriminator="kind")]
-CheckKind = Literal["http", "ssl", "tcp", "dns", "ping"]
+CheckKind = Literal["http", "ssl", "tcp", "dns", "ping", "http_steps", "heartbeat"]

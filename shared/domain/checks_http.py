@@ -86,10 +86,12 @@ class HttpTls(TlsOptions):
     ] = None
 
 
-class HttpCheck(Strict):
-    """One request. User and password inside ``url`` are moved into ``auth``."""
+class HttpRequest(Strict):
+    """One request and what has to be true of its answer: all of a check but its kind.
 
-    kind: Literal["http"] = "http"
+    User and password inside ``url`` are moved into ``auth``.
+    """
+
     url: Annotated[str, Field(min_length=8, max_length=2048, description="An http or https address.")]
     method: Annotated[
         Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"],
@@ -115,7 +117,6 @@ class HttpCheck(Strict):
     ] = []
     proxy: Annotated[Proxy | None, Field(description="An HTTP or SOCKS5 proxy to go through.")] = None
     tls: Annotated[HttpTls, Field(description="For https.")] = HttpTls()
-    invert: Annotated[bool, Field(description="Being down is what is expected; see below.")] = False
     assertions: Annotated[
         list[Assertion],
         Field(max_length=MAX_ASSERTIONS, description="Without one on `status` it has to be 200 to 299."),
@@ -173,3 +174,10 @@ class HttpCheck(Strict):
     def wants_body(self) -> bool:
         """Whether any assertion looks at the body."""
         return any(assertion.source in BODY_SOURCES for assertion in self.assertions)
+
+
+class HttpCheck(HttpRequest):
+    """One request. User and password inside ``url`` are moved into ``auth``."""
+
+    kind: Literal["http"] = "http"
+    invert: Annotated[bool, Field(description="Being down is what is expected; see below.")] = False

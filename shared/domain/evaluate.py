@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from shared.domain import evaluate_http, evaluate_network
-from shared.domain.checks import AnyCheck, DnsCheck, HttpCheck, PingCheck, SslCheck, TcpCheck
+from shared.domain import evaluate_http, evaluate_network, evaluate_steps
+from shared.domain.checks import AnyCheck, DnsCheck, HttpCheck, HttpStepsCheck, PingCheck, SslCheck, TcpCheck
 from shared.domain.observation import HttpObservation, TlsObservation
 from shared.domain.observation_network import DnsObservation, PingObservation, TcpObservation
 from shared.domain.result import CheckVerdict
+from shared.domain.steps_observation import StepsObservation
 
-Observation = HttpObservation | TlsObservation | TcpObservation | DnsObservation | PingObservation
+Observation = (
+    HttpObservation | TlsObservation | TcpObservation | DnsObservation | PingObservation | StepsObservation
+)
 
 
 def evaluate(spec: AnyCheck, observation: Observation, now_ms: int) -> CheckVerdict:
@@ -30,5 +33,6 @@ _EVALUATE: dict[type, tuple[type, Callable[[Any, Any, int], CheckVerdict]]] = {
     SslCheck: (TlsObservation, evaluate_network.ssl),
     TcpCheck: (TcpObservation, evaluate_network.tcp),
     DnsCheck: (DnsObservation, evaluate_network.dns),
+    HttpStepsCheck: (StepsObservation, evaluate_steps.http_steps),
     PingCheck: (PingObservation, evaluate_network.ping),
 }

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from shared.domain.assertions import Assertion, Operator
-from shared.domain.checks import HttpCheck
+from shared.domain.checks_http import HttpCheck, HttpRequest
 from shared.domain.errors import CheckError, ErrorKind
 from shared.domain.evidence import http_evidence
 from shared.domain.json_schema import SchemaFailedError, first_fault
@@ -27,7 +27,7 @@ SUCCESS = Assertion(source="status", operator=Operator.IN, value="200-299")
 """What holds for a status nobody asserted anything about."""
 
 
-def http(spec: HttpCheck, seen: HttpObservation, now_ms: int) -> CheckVerdict:
+def http(spec: HttpRequest, seen: HttpObservation, now_ms: int) -> CheckVerdict:
     """Judge an answer, or how far it came."""
     final = parse_foreign_url(seen.final_url) if seen.redirects and seen.final_url else parse_url(spec.url)
     tls = tls_facts(seen.tls, seen.remote_address, now_ms)
@@ -37,7 +37,7 @@ def http(spec: HttpCheck, seen: HttpObservation, now_ms: int) -> CheckVerdict:
     verdict = verdict_of(judgements, dated(error, seen.tls, final.host, now_ms))
     if spec.auth and seen.status_code == 401:
         verdict = _unauthorised(spec, verdict, final)
-    if spec.invert:
+    if isinstance(spec, HttpCheck) and spec.invert:
         verdict = inverted(verdict)
     facts = HttpFacts(
         status_code=seen.status_code,
@@ -62,7 +62,7 @@ def http(spec: HttpCheck, seen: HttpObservation, now_ms: int) -> CheckVerdict:
     return redact_verdict(verdict, secrets) if secrets else verdict
 
 
-def _secrets(spec: HttpCheck, seen: HttpObservation) -> tuple[str, ...]:
+def _secrets(spec: HttpRequest, seen: HttpObservation) -> tuple[str, ...]:
     """Those of the check and the attempt, and what assertions would quote from headers that sound secret."""
     if not spec.sensitive_headers:
         return spec.secrets + seen.secrets
@@ -78,7 +78,7 @@ def _short(url: str | None) -> str | None:
     return url if url is None or len(url) <= SHOWN_URL else f"{url[: SHOWN_URL - 1]}…"
 
 
-def _unauthorised(spec: HttpCheck, verdict: CheckVerdict, final: Url) -> CheckVerdict:
+def _unauthorised(spec: HttpRequest, verdict: CheckVerdict, final: Url) -> CheckVerdict:
     """A 401 in answer to credentials is about them; at another origin none were sent."""
     failed_on_status = verdict.error is not None and verdict.error.kind is ErrorKind.STATUS_CODE
     if not failed_on_status or not spec.auth or final.origin != parse_url(spec.url).origin:
@@ -87,7 +87,7 @@ def _unauthorised(spec: HttpCheck, verdict: CheckVerdict, final: Url) -> CheckVe
     return replace(verdict, error=CheckError(ErrorKind.AUTH_FAILED, message))
 
 
-def _effective(spec: HttpCheck) -> list[Assertion]:
+def _effective(spec: HttpRequest) -> list[Assertion]:
     """The user's assertions, with the one on the status that holds by default put first."""
     if any(assertion.source == "status" for assertion in spec.assertions):
         return spec.assertions
@@ -101,7 +101,7 @@ def _judge_http(assertion: Assertion, seen: HttpObservation, certificate: Certif
         return failed(assertion, None, None)
     try:
         if assertion.source == "json_schema":
-            return _judge_schema(assertion, _document(seen))
+            return _judge_schema(assertion, json_of(seen))
         return judge(assertion, _READ[assertion.source](assertion, seen, certificate))
     except UnreadableError as unreadable:
         return failed(assertion, None, unreadable.error)
@@ -133,14 +133,15 @@ def _read_body(_: Assertion, seen: HttpObservation, __: CertificateFacts | None)
 
 
 def _read_json(assertion: Assertion, seen: HttpObservation, _: CertificateFacts | None) -> list[Any]:
-    document = _document(seen)
+    document = json_of(seen)
     try:
         return find_values(assertion.path or "$", document)
     except PathFailedError as error:
         raise UnreadableError(CheckError(ErrorKind.JSON_ERROR, f"{assertion.path}: {error}")) from None
 
 
-def _document(seen: HttpObservation) -> Any:
+def json_of(seen: HttpObservation) -> Any:
+    """The body as JSON; raises ``UnreadableError``."""
     try:
         return seen.json
     except (ValueError, RecursionError) as error:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Self
+from uuid import UUID
 
 from pydantic import Field, field_validator, model_validator
 
-from shared.domain.checks import CheckSpec, Strict
+from shared.domain.checks import CheckSpec, HeartbeatCheck, Strict
+from shared.domain.dependency import MAX_PARENTS
+from shared.domain.incident import DEFAULT_FLAP_WINDOW_SECONDS
+from shared.domain.region import region_problem
 
 MIN_INTERVAL_SECONDS = 5
 MAX_INTERVAL_SECONDS = 86_400
 DEFAULT_TIMEOUT_SECONDS = 10.0
-_REGION = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,30}[a-z0-9])?")
 Region = Annotated[str, Field(min_length=1, max_length=32)]
-
-
-def region_problem(region: str) -> str | None:
-    """Why a region cannot be a NATS subject token and a label, or None."""
-    if _REGION.fullmatch(region):
-        return None
-    return "a region is 1 to 32 lower-case letters, digits, '-' or '_', and starts and ends with a letter or digit"
 
 
 class RunOptions(Strict):
@@ -40,6 +35,18 @@ class MonitorSpec(RunOptions):
     tags: Annotated[dict[str, Annotated[str, Field(max_length=200)]], Field(max_length=50)] = {}
     failure_threshold: Annotated[int, Field(ge=1, le=20)] = 1
     recovery_threshold: Annotated[int, Field(ge=1, le=20)] = 1
+    region_quorum: Annotated[
+        int | None,
+        Field(ge=1, le=20, description="Regions that must agree; null: more than half of those that see."),
+    ] = None
+    flap_window_seconds: Annotated[
+        int,
+        Field(ge=0, le=86_400, description="A failure this soon after a recovery re-opens the incident."),
+    ] = DEFAULT_FLAP_WINDOW_SECONDS
+    parents: Annotated[
+        list[UUID],
+        Field(max_length=MAX_PARENTS, description="Monitors whose failure explains that of this one."),
+    ] = []
     check: CheckSpec
 
     @field_validator("name")
@@ -68,6 +75,29 @@ class MonitorSpec(RunOptions):
             if isinstance(interval, int) and 0 < interval < DEFAULT_TIMEOUT_SECONDS:
                 return {**data, "timeout_seconds": float(interval)}
         return data
+
+    @model_validator(mode="after")
+    def _heartbeat_has_no_slots(self) -> Self:
+        """Nothing is run for a heartbeat: it has the interval of its own period, and no place to be run from."""
+        if isinstance(self.check, HeartbeatCheck):
+            if len(self.regions) > 1:
+                raise ValueError("regions: a heartbeat comes to us and is checked from nowhere: leave them out")
+            object.__setattr__(self, "interval_seconds", self.check.interval_seconds)
+            object.__setattr__(self, "timeout_seconds", min(self.timeout_seconds, self.check.interval_seconds))
+        return self
+
+    @field_validator("parents")
+    @classmethod
+    def _parents(cls, parents: list[UUID]) -> list[UUID]:
+        if len(set(parents)) != len(parents):
+            raise ValueError("a parent is named twice")
+        return parents
+
+    @model_validator(mode="after")
+    def _quorum_is_possible(self) -> Self:
+        if self.region_quorum is not None and self.region_quorum > len(self.regions):
+            raise ValueError(f"region_quorum ({self.region_quorum}) is more than there are regions")
+        return self
 
     @model_validator(mode="after")
     def _fits_the_interval(self) -> Self:

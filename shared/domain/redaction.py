@@ -46,9 +46,16 @@ def forms_of(secrets: Iterable[str]) -> tuple[str, ...]:
 def _declared(part: BaseModel) -> Iterator[str]:
     for name, field in type(part).model_fields.items():
         value = getattr(part, name)
+        secret = any(isinstance(mark, Secret) for mark in field.metadata)
         if isinstance(value, BaseModel):
             yield from _declared(value)
-        elif isinstance(value, str) and any(isinstance(mark, Secret) for mark in field.metadata):
+        elif isinstance(value, list):
+            for member in value:
+                if isinstance(member, BaseModel):
+                    yield from _declared(member)
+        elif isinstance(value, dict) and secret:
+            yield from value.values()
+        elif isinstance(value, str) and secret:
             yield value
             # How basic authentication sends it: a server that shows the request shows this.
             yield base64.b64encode(f"{getattr(part, 'username', None)}:{value}".encode()).decode("ascii")

@@ -182,6 +182,24 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
+class StepResult:
+    """One of several requests. A step that was skipped has neither a status nor attempts.
+
+    ``extracted`` shows the values taken from the answer, those that are secret masked.
+    """
+
+    name: str
+    status: ResultStatus | None = None
+    error: CheckError | None = None
+    timings_ms: Timings = field(default_factory=Timings)
+    http: HttpFacts | None = None
+    assertions: tuple[AssertionOutcome, ...] = ()
+    attempts: int = 0
+    skipped: bool = False
+    extracted: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class CheckVerdict:
     """What one run of a check says: everything of a result but its place (monitor, region, slot)."""
 
@@ -196,6 +214,7 @@ class CheckVerdict:
     dns: DnsFacts | None = None
     ping: PingFacts | None = None
     evidence: Evidence | None = None
+    steps: tuple[StepResult, ...] = ()
 
 
 def missed(reason: MissedReason, message: str) -> CheckVerdict:

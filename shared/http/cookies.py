@@ -50,6 +50,10 @@ class CookieJar:
         """The request with the cookies that go to its address."""
         return replace(request, cookies=self.header(request.url) or None)
 
+    def values(self) -> dict[str, str]:
+        """The values by name; of several cookies of one name that of the one which came last."""
+        return {cookie.name: cookie.value for cookie in self._cookies.values()}
+
     def store(self, url: Url, set_cookie: str) -> None:
         """Take one Set-Cookie field; a cookie that this host may not set is ignored."""
         pair, *rest = set_cookie.split(";")

@@ -60,7 +60,9 @@ class GuardedTransport(httpx.AsyncBaseTransport):
             kind = httpx.ConnectTimeout if stopwatch.phase in _CONNECTING else httpx.ReadTimeout
             raise kind(f"timed out after {self._timeout:g} s", request=request) from None
         headers = [field for field in answer.headers if field[0] not in _DECODED]
-        return httpx.Response(answer.status_code, headers=headers, content=answer.body, request=request)
+        # Where the manner wants no body, an answer that is no success still has its beginning.
+        content = answer.body or answer.excerpt()
+        return httpx.Response(answer.status_code, headers=headers, content=content, request=request)
 
 
 async def _translated(request: httpx.Request) -> Request:

@@ -8,7 +8,8 @@ from nats.js.api import DiscardPolicy, StorageType, StreamConfig
 
 from shared.contracts.names import BEAT_SCHEDULE_SUBJECT, BEAT_SUBJECT, BEATS_STREAM
 from shared.messaging.connect import NatsConnection
-from shared.messaging.streams import DUPLICATE_WINDOW_SECONDS, ensure_stream
+from shared.messaging.declarations import DUPLICATE_WINDOW_SECONDS
+from shared.messaging.streams import ensure_stream
 
 EVERY: Final = "@every 5s"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Final
-from weakref import WeakValueDictionary
 
 import structlog
 from nats.aio.msg import Msg
@@ -13,16 +12,25 @@ from taskiq import AckableMessage, AsyncBroker, BrokerMessage
 from taskiq.message import TaskiqMessage
 from taskiq_nats import PullBasedJetStreamBroker
 
-from shared.domain.clock import Clock
+from shared.domain.clock import Clock, SystemClock
 from shared.messaging.connect import NatsConnection, describe
 from shared.messaging.errors import MessagingError
 from shared.messaging.publisher import Publisher
 from shared.messaging.pull import PullLoop
-from shared.messaging.task_format import TaskFormatter
+from shared.messaging.task_format import DecodedTask, TaskFormatter
 
 SUBJECT_LABEL: Final = "tocsin_subject"
 UNKNOWN_TASK_DELAY_SECONDS: Final = 5.0
-UNKNOWN_TASK_DELIVERIES: Final = 10
+UNKNOWN_TASK_DELIVERIES: Final = 8
+UNKNOWN_CHECK_SECONDS: Final = 45.0
+"""A check with a name that nobody knows is given up at this age: its slot is too old to be run anyway."""
+
+REFUSED_AGAIN_SECONDS: Final = 60.0
+
+DeadLetters = Callable[[Msg, str, str], Awaitable[None]]
+"""Keeps a message that nobody can work on, with a kind (``undecodable``, ``unknown_task``) and a reason.
+
+Returns when it is stored; raises ``PublishError``."""
 
 _log = structlog.get_logger(__name__)
 
@@ -30,9 +38,10 @@ _log = structlog.get_logger(__name__)
 class ResilientPullBroker(PullBasedJetStreamBroker):
     """A taskiq broker over an existing connection; whoever owns the connection and the publisher closes them.
 
-    A task name that is not known here is offered again (during a rolling update another worker knows it), at
-    most ten times; what cannot be decoded is removed. Both are counted in ``unknown_tasks`` and ``undecodable``
-    and logged as errors. ``pull`` shows how the consumer is doing.
+    A task name that is not known here is offered again: during a rolling update another worker knows it. After
+    ``unknown_patience`` seconds, and at once for what cannot be decoded, the message goes to ``dead_letters``;
+    without that it is offered again for ever. Nothing is dropped. Both are counted in ``unknown_tasks`` and
+    ``undecodable`` and logged as errors. ``pull`` shows how the consumer is doing.
     """
 
     def __init__(
@@ -46,18 +55,27 @@ class ResilientPullBroker(PullBasedJetStreamBroker):
         batch: int = 64,
         clock: Clock | None = None,
         on_reinitialised: Callable[[], None] | None = None,
+        dead_letters: DeadLetters | None = None,
+        unknown_patience: float = UNKNOWN_CHECK_SECONDS,
     ) -> None:
         super().__init__(servers=[], stream_name=stream, durable=consumer)
         self.client = connection.client  # type: ignore[misc]  # the base would open a connection of its own
         self.js = connection.js
         self.formatter = TaskFormatter()
+        self._clock = clock or SystemClock()
         self.pull = PullLoop(
-            connection, stream, consumer, ensure=ensure, batch=batch, clock=clock, on_reinitialised=on_reinitialised
+            connection,
+            stream,
+            consumer,
+            ensure=ensure,
+            batch=batch,
+            clock=self._clock,
+            on_reinitialised=on_reinitialised,
         )
         self.unknown_tasks = 0
         self.undecodable = 0
         self._publisher = publisher
-        self._unsettled: WeakValueDictionary[str, Msg] = WeakValueDictionary()
+        self._dead_letters, self._unknown_patience = dead_letters, unknown_patience
 
     async def startup(self) -> None:
         """Run the start-up handlers; the connection, the stream and the consumer are there already."""
@@ -86,28 +104,22 @@ class ResilientPullBroker(PullBasedJetStreamBroker):
         await self.pull.start()
         try:
             async for message in self.pull.messages():
-                if await self._is_ours(message):
-                    yield AckableMessage(data=message.data, ack=message.ack)
+                if task := await self._accepted(message):
+                    yield AckableMessage(data=DecodedTask.of(message, task), ack=message.ack)
         finally:
             await self.pull.stop()
 
-    async def give_back(self, task_id: str, delay: float = 1.0) -> None:
-        """Have a task that could not do its work and is not settled delivered again after ``delay`` seconds."""
-        message = self._unsettled.get(task_id)
-        if message is not None and not message.is_acked:
-            await message.nak(delay=delay)
-
-    async def _is_ours(self, message: Msg) -> bool:
+    async def _accepted(self, message: Msg) -> TaskiqMessage | None:
+        """The task in a message, if this worker can run it."""
         try:
             task = self._decode(message)
         except (ValueError, TypeError) as error:
             await self._refuse_undecodable(message, error)
-            return False
+            return None
         if self.find_task(task.task_name) is None:
             await self._refuse_unknown(message, task.task_name)
-            return False
-        self._unsettled[task.task_id] = message
-        return True
+            return None
+        return task
 
     def _decode(self, message: Msg) -> TaskiqMessage:
         task = self.formatter.loads(message.data)
@@ -116,18 +128,30 @@ class ResilientPullBroker(PullBasedJetStreamBroker):
 
     async def _refuse_undecodable(self, message: Msg, error: Exception) -> None:
         self.undecodable += 1
-        _log.error("message is not a task, removed", subject=message.subject, error=describe(error))
-        await _settle(message.term())
+        _log.error("message is not a task", subject=message.subject, error=describe(error))
+        await self._bury(message, "undecodable", str(error))
 
     async def _refuse_unknown(self, message: Msg, name: str) -> None:
         self.unknown_tasks += 1
-        deliveries = message.metadata.num_delivered
-        if deliveries >= UNKNOWN_TASK_DELIVERIES:
-            _log.error("task is unknown to every worker, removed", task=name, deliveries=deliveries)
-            await _settle(message.term())
+        metadata = message.metadata
+        age = self._clock.now_ms() / 1000 - metadata.timestamp.timestamp()
+        _log.error("task is unknown here", task=name, deliveries=metadata.num_delivered, age=round(age))
+        if metadata.num_delivered >= UNKNOWN_TASK_DELIVERIES and age >= self._unknown_patience:
+            await self._bury(message, "unknown_task", f"no worker knows a task named {name[:100]}")
         else:
-            _log.error("task is unknown here, offered again", task=name, deliveries=deliveries)
             await _settle(message.nak(delay=UNKNOWN_TASK_DELAY_SECONDS))
+
+    async def _bury(self, message: Msg, kind: str, reason: str) -> None:
+        if self._dead_letters is None:
+            await _settle(message.nak(delay=REFUSED_AGAIN_SECONDS))
+            return
+        try:
+            await self._dead_letters(message, kind, reason)
+        except MessagingError as error:
+            _log.warning("message could not be kept as a dead letter yet", error=describe(error))
+            await _settle(message.nak(delay=UNKNOWN_TASK_DELAY_SECONDS))
+        else:
+            await _settle(message.term())
 
 
 async def _settle(settling: Awaitable[None]) -> None:

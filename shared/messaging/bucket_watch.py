@@ -21,8 +21,8 @@ from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo, DeliverPolicy
 from shared.domain.clock import Clock
 from shared.messaging.cancellation import is_cancelled
 from shared.messaging.connect import NatsConnection, describe
+from shared.messaging.declarations import bucket_stream, bucket_subject
 from shared.messaging.errors import MessagingError
-from shared.messaging.streams import bucket_stream, bucket_subject
 
 HEARTBEAT_SECONDS: Final = 2.0
 FORGET_AFTER_SECONDS: Final = 30.0

@@ -12,9 +12,9 @@ from shared.contracts.names import PROGRESS_BUCKET
 from shared.domain.clock import SteadyClock, to_milliseconds
 from shared.messaging.cancellation import is_cancelled
 from shared.messaging.connect import NatsConnection, describe
+from shared.messaging.declarations import bucket_stream
 from shared.messaging.errors import MessagingError
 from shared.messaging.stream_state import stream_state
-from shared.messaging.streams import bucket_stream
 
 LOOK_EVERY_SECONDS: Final = 2.0
 # Time services move a clock by less than this without anybody noticing.

@@ -45,6 +45,10 @@ class KeepAlive:
     def hold(self, message: Msg) -> None:
         self._held.append((message, self._clock.monotonic()))
 
+    def let_go(self, message: Msg) -> None:
+        """Leave a message that its reader does not settle to redelivery."""
+        self._held = [entry for entry in self._held if entry[0] is not message]
+
     def start(self) -> None:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name="keep messages in hand")

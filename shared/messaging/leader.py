@@ -22,8 +22,8 @@ from shared.contracts.names import LEADER_BUCKET, LEADER_KEY
 from shared.domain.clock import Clock, SystemClock
 from shared.messaging.cancellation import is_cancelled
 from shared.messaging.connect import NatsConnection, describe
+from shared.messaging.declarations import bucket_stream, bucket_subject
 from shared.messaging.errors import MessagingError
-from shared.messaging.streams import bucket_stream, bucket_subject
 
 LeaderListener = Callable[[bool, str], None]
 

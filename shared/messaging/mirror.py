@@ -17,8 +17,8 @@ from shared.domain.clock import Clock, SystemClock
 from shared.messaging.bucket_watch import BucketWatch, WatchEndedError
 from shared.messaging.cancellation import is_cancelled
 from shared.messaging.connect import NatsConnection, describe
+from shared.messaging.declarations import bucket_stream
 from shared.messaging.errors import MessagingError
-from shared.messaging.streams import bucket_stream
 
 ChangeListener = Callable[[str, bytes | None], None]
 

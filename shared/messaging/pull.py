@@ -129,6 +129,10 @@ class PullLoop:
         await self.stop()
         await self._keep_alive.stop()
 
+    def let_go(self, message: Msg) -> None:
+        """Say no longer that a message is worked on: it is redelivered after ``ack_wait`` unless it is settled."""
+        self._keep_alive.let_go(message)
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self

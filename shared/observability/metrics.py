@@ -32,7 +32,39 @@ consumer_reinitialisations = Counter(
 )
 queue_pending = Gauge("tocsin_queue_pending", "Messages waiting in a stream.", ["stream"])
 queue_oldest = Gauge("tocsin_queue_oldest_seconds", "Age of the oldest message in a stream.", ["stream"])
+incidents_open = Gauge(
+    "tocsin_incidents_open", "Incidents that are not resolved; every worker with a database counts all of them."
+)
 monitors_blind = Gauge("tocsin_monitors_blind", "Active monitors without a verdict for three intervals.")
 watchdog_alarm = Gauge("tocsin_watchdog_alarm", "1 while this part of the work is not being done.", ["part"])
 results_stored = Counter("tocsin_results_stored_total", "Results written to PostgreSQL.")
 result_store_lag = Gauge("tocsin_result_store_lag_seconds", "Age of the oldest result in the last stored batch.")
+
+task_retries = Counter("tocsin_task_retries_total", "Attempts that failed and are tried again.", ["task"])
+task_failures = Counter("tocsin_task_failures_total", "Tasks that failed for good.", ["task"])
+task_duration = Histogram(
+    "tocsin_task_duration_seconds", "Duration of one attempt.", ["task"], buckets=_CHECK_BUCKETS
+)
+task_seconds = Counter(
+    "tocsin_task_seconds_total",
+    "Seconds of attempts that succeeded (spent_on=work), of others and of the waits after them (retries).",
+    ["task", "spent_on"],
+)
+dead_letters = Gauge("tocsin_dead_letters", "Dead letters that wait for somebody to look at them.", ["task"])
+
+_JOB_BUCKETS = (0.01, 0.05, 0.25, 1, 5, 15, 60, 300, 900)
+job_runs = Counter("tocsin_job_runs_total", "Runs of the platform's jobs, by how they ended.", ["job", "status"])
+job_duration = Histogram(
+    "tocsin_job_duration_seconds", "Duration of a run of a job.", ["job"], buckets=_JOB_BUCKETS
+)
+job_processed = Gauge("tocsin_job_processed", "Items that the last run of a job here worked on.", ["job"])
+job_last_success = Gauge(
+    "tocsin_job_last_success_timestamp_seconds", "When a job last succeeded, in any process.", ["job"]
+)
+job_silent = Gauge("tocsin_job_silent", "1 while a job has not succeeded for longer than it may.", ["job"])
+pings_received = Counter("tocsin_pings_received_total", "Pings of heartbeats that were stored or handed over.")
+pings_refused = Counter("tocsin_pings_refused_total", "Pings that were answered with 503.")
+
+notifications = Counter(
+    "tocsin_notifications_total", "Notifications by kind of channel and what came of them.", ["channel", "outcome"]
+)

@@ -40,7 +40,7 @@ async def bootstrap(database: Database, clock: Clock, email: str = DEFAULT_EMAIL
     async with database.system() as session:
         if not await organisations.is_empty(session):
             return None
-        organisation = Organisation(id=new_id(), name="Default", slug="default")
+        organisation = Organisation(id=new_id(), name="Default", slug="default", is_operator=True)
         owner = User(id=new_id(), email=email, name="Owner", password_hash=hash_password(password))
         session.add_all([organisation, owner])
         await session.flush()

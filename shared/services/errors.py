@@ -82,6 +82,15 @@ def _place(location: Sequence[int | str]) -> list[str]:
     return [str(part) for before, part in zip(previous, location, strict=False) if before not in _CHOSEN_BY_KIND]
 
 
+class IncidentResolvedError(ServiceError):
+    """The incident is over: there is nothing to acknowledge or to resolve."""
+
+    code = "incident_resolved"
+
+    def __init__(self) -> None:
+        super().__init__("the incident is resolved already")
+
+
 class CheckDeskError(ServiceError):
     """A check could not be run on demand."""
 
@@ -105,3 +114,15 @@ class TooManyRunsError(ServiceError):
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"{limit} checks of this organisation are running on demand: wait for one to end")
+
+
+class ReplayNotPossibleError(ServiceError):
+    """A dead letter can't be sent again as it is, or not now."""
+
+    code = "replay_not_possible"
+
+
+class QueueUnavailableError(ServiceError):
+    """NATS does not answer."""
+
+    code = "queue_unavailable"

@@ -52,4 +52,5 @@ def _document(row: Row[*tuple[Any, ...]]) -> ResultDocument:
         dns=detail.dns,
         ping=detail.ping,
         evidence=detail.evidence,
+        steps=detail.steps,
     )

@@ -12,12 +12,11 @@ from uuid import UUID
 
 import msgspec
 import structlog
-from nats.errors import Error as NatsError
 from sqlalchemy.exc import SQLAlchemyError
 
 from shared.contracts.names import SCHEDULES_BUCKET
 from shared.contracts.wire import Schedule
-from shared.db.repositories import outbox
+from shared.db.repositories import jobs, outbox
 from shared.db.repositories.schedules import (
     ScheduleRow,
     active_revisions,
@@ -27,15 +26,15 @@ from shared.db.repositories.schedules import (
 )
 from shared.db.session import Database
 from shared.domain.clock import Clock, to_milliseconds
+from shared.jobs.schedule import schedule_of_job
+from shared.messaging.declarations import bucket_subject
 from shared.messaging.errors import MessagingError
 from shared.messaging.publisher import Publisher
-from shared.messaging.streams import bucket_subject
 
 log = structlog.get_logger(__name__)
 
 BATCH = 500
 POLL_SECONDS = 2.0
-RECONCILE_SECONDS = 10.0
 # A deletion is remembered long enough for every reader to have seen it, then takes no room any more.
 _DELETE_HEADERS = {"KV-Operation": "PURGE", "Nats-Rollup": "sub", "Nats-TTL": "3600s"}
 
@@ -74,18 +73,19 @@ class ScheduleRelay:
             if not rows:
                 return 0
             monitor_ids = {UUID(row.key) for row in rows}
-            schedules = {row.monitor_id: row for row in await active_schedules(session, monitor_ids)}
+            schedules = {row.monitor_id: schedule_of(row) for row in await active_schedules(session, monitor_ids)}
+            schedules |= {job.schedule_id: schedule_of_job(job) for job in await jobs.list_of_workers(session)}
             await self._copy(monitor_ids, schedules)
             await outbox.delete(session, [row.id for row in rows])
         return len(rows)
 
-    async def _copy(self, monitor_ids: Collection[UUID], schedules: Mapping[UUID, ScheduleRow]) -> None:
+    async def _copy(self, monitor_ids: Collection[UUID], schedules: Mapping[UUID, Schedule]) -> None:
         """Put what is active, delete what is not, and return when the bucket has acknowledged all of it."""
         answers = []
         for monitor_id in monitor_ids:
             subject = bucket_subject(SCHEDULES_BUCKET, str(monitor_id))
-            if row := schedules.get(monitor_id):
-                answers.append(await self._publisher.publish(subject, msgspec.json.encode(schedule_of(row))))
+            if schedule := schedules.get(monitor_id):
+                answers.append(await self._publisher.publish(subject, msgspec.json.encode(schedule)))
             else:
                 answers.append(await self._publisher.publish(subject, b"", headers=_DELETE_HEADERS))
         outcomes = await asyncio.gather(*answers, return_exceptions=True)
@@ -105,26 +105,21 @@ class Reconciler:
         database: Database,
         bucket: Callable[[], Mapping[str, bytes]],
         relay: ScheduleRelay,
-        ensure: Callable[[], Awaitable[None]],
+        ensure: Callable[[], Awaitable[object]],
     ) -> None:
         self._database, self._bucket, self._relay, self._ensure = database, bucket, relay, ensure
 
-    async def run(self, every_seconds: float = RECONCILE_SECONDS) -> None:
-        """Reconcile now and then again and again, until cancelled."""
-        while True:
-            try:
-                await self._ensure()
-                await self.reconcile_once()
-            except (SQLAlchemyError, MessagingError, NatsError, OSError) as error:
-                log.warning("schedules could not be reconciled", error=str(error).partition("\n")[0])
-            await asyncio.sleep(every_seconds)
+    async def reconcile(self) -> int:
+        """Declare the bucket where it is gone, then compare; answers how many schedules differed."""
+        await self._ensure()
+        return await self.reconcile_once()
 
     async def reconcile_once(self) -> int:
-        """Queue what differs; answers how many monitors that were."""
+        """Queue what differs; answers how many schedules that were."""
         async with self._database.system() as session:
             drifted = drift(await active_revisions(session), self._bucket())
             if drifted:
-                log.warning("schedules differ from the database and are copied again", monitors=len(drifted))
+                log.warning("schedules differ from the database and are copied again", schedules=len(drifted))
                 await queue_schedules(session, drifted)
         if drifted:
             self._relay.wake()
@@ -132,7 +127,7 @@ class Reconciler:
 
 
 def drift(revisions: Mapping[UUID, int], bucket: Mapping[str, bytes]) -> set[UUID]:
-    """The monitors whose entry is missing, of another revision, unreadable, or should not be there."""
+    """The monitors and jobs whose entry is missing, of another revision, unreadable, or should not be there."""
     copied: dict[UUID, int] = {}
     for key, value in bucket.items():
         try:

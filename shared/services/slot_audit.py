@@ -6,22 +6,19 @@ without a word is found here and stored as missed, with a reason and a line in t
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import structlog
-from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from shared.contracts.wire import ResultMessage
-from shared.db.repositories.audit import count_stored, periods_since, stored_keys, take_audit_lock
-from shared.db.repositories.results import store_results
-from shared.db.session import Database
+from shared.db.repositories.audit import count_stored, periods_since, stored_keys
+from shared.db.repositories.results import ensure_partitions, store_results
 from shared.domain.audit import (
     LONGEST_SETTLING_MS,
     Books,
     Period,
-    Span,
     Spans,
     differences,
     expected,
@@ -29,30 +26,27 @@ from shared.domain.audit import (
     spans_since,
     suspects,
 )
-from shared.domain.clock import Clock
+from shared.domain.clock import to_datetime
 from shared.domain.errors import MissedReason
 from shared.domain.result import SlotKey, missed
+from shared.jobs.context import JobContext
 from shared.services.recording import row_of
 
 log = structlog.get_logger(__name__)
 
-EVERY_SECONDS = 60.0
 LENGTH_MS = 15 * 60_000
-CATCH_UP_MS = 26 * 3_600_000
+FIRST_LOOK_MS = 26 * 3_600_000
 STEP_MS = 3_600_000
+_RESERVE_SECONDS = 60.0
+_DAY_MS = 86_400_000
 _BATCH = 500
 _FOUND = "nothing was stored for this check; the slot audit found it"
 
 
-async def audit_since(session: AsyncSession, after_ms: int, now_ms: int, until_ms: int | None = None) -> Books:
-    """The books from ``after_ms`` to ``until_ms`` or to where slots are settled. Reads only."""
+async def audit_since(session: AsyncSession, after_ms: int, now_ms: int) -> Books:
+    """The books from ``after_ms`` to where slots are settled. Reads only; for system sessions."""
     periods = await periods_since(session, after_ms)
-    spans = spans_since(periods, after_ms, now_ms)
-    if until_ms is not None:
-        spans = {
-            monitor_id: Span(span.after_ms, min(span.until_ms, until_ms)) for monitor_id, span in spans.items()
-        }
-    return await _balance(session, periods, spans)
+    return await _balance(session, periods, spans_since(periods, after_ms, now_ms))
 
 
 async def audit_latest(session: AsyncSession, length_ms: int, now_ms: int) -> Books:
@@ -75,62 +69,67 @@ async def _balance(session: AsyncSession, periods: Sequence[Period], spans: Span
 
 
 class SlotAuditor:
-    """Audits every minute, from one API process at a time."""
+    """The work of the job that audits every minute.
 
-    def __init__(self, database: Database, clock: Clock, reasons: Callable[[], Mapping[str, MissedReason]]) -> None:
-        self._database, self._clock, self._reasons = database, clock, reasons
+    ``reasons`` says by region why slots were lost just now. Nothing older than ``retention_days`` is audited: its
+    results may be gone already.
+    """
 
-    async def run(self) -> None:
-        """Look back a day at first, then a quarter of an hour every minute, until cancelled."""
-        is_caught_up = False
-        while True:
-            try:
-                if not is_caught_up:
-                    await self.catch_up()
-                is_caught_up = True
-                await self.audit_once(LENGTH_MS)
-            except (SQLAlchemyError, OSError) as error:
-                log.warning("slots could not be audited", error=str(error).partition("\n")[0])
-            await asyncio.sleep(EVERY_SECONDS)
+    def __init__(self, reasons: Callable[[], Mapping[str, MissedReason]], retention_days: int) -> None:
+        self._reasons, self._retention_days = reasons, retention_days
 
-    async def catch_up(self) -> int:
-        """Audit the time in which everything may have been down, hour by hour: a day of lost slots is many."""
-        now = self._clock.now_ms()
-        found = 0
-        for start in range(now - CATCH_UP_MS, now, STEP_MS):
-            async with self._database.system() as session:
-                if not await take_audit_lock(session):
-                    return found
-                books = await audit_since(session, start, now, start + STEP_MS)
-            found += await account(self._database, books, self._reasons())
-        return found
+    async def audit(self, context: JobContext) -> None:
+        """Audit from where the last run came to, hour by hour: an outage may have been of any length.
 
-    async def audit_once(self, length_ms: int) -> int:
-        """Audit, and account for what was lost; answers how many slots that were."""
-        async with self._database.system() as session:
-            if not await take_audit_lock(session):
-                return 0
-            books = await audit_latest(session, length_ms, self._clock.now_ms())
-        return await account(self._database, books, self._reasons())
+        What does not fit into the time of a run is left to the next one.
+        """
+        now_ms = context.clock.now_ms()
+        done_ms = audited_until(context.checkpoint, now_ms, self._retention_days)
+        for moment_ms, length_ms in audit_steps(done_ms, now_ms):
+            context.raise_if_timed_out()
+            async with context.transaction() as session:
+                books = await audit_latest(session, length_ms, moment_ms)
+                await account(session, books, self._reasons())
+                context.checkpoint = {"audited_until_ms": moment_ms}
+            context.processed += books.due
+            if moment_ms < now_ms and context.seconds_left < _RESERVE_SECONDS:
+                log.warning("the slot audit is behind and goes on in its next run", until=to_datetime(moment_ms))
+                return
 
 
-async def account(database: Database, books: Books, reasons: Mapping[str, MissedReason]) -> int:
-    """Store the unaccounted slots as missed; ``reasons`` by region, else ``scheduler_gap``. Answers how many.
+def audited_until(checkpoint: Mapping[str, Any] | None, now_ms: int, retention_days: int) -> int:
+    """Up to which moment slots are audited: at first a day back, and never beyond what is kept of results."""
+    done_ms: int = checkpoint["audited_until_ms"] if checkpoint else now_ms - FIRST_LOOK_MS
+    today_ms = now_ms - now_ms % _DAY_MS
+    oldest_ms = today_ms - retention_days * _DAY_MS + LONGEST_SETTLING_MS + STEP_MS
+    return min(max(done_ms, oldest_ms), now_ms)
+
+
+def audit_steps(done_ms: int, now_ms: int) -> Iterator[tuple[int, int]]:
+    """Moments at which to look back, and how far, so that all since ``done_ms`` is seen; the last one is now."""
+    while now_ms - done_ms > STEP_MS:
+        done_ms += STEP_MS
+        yield done_ms, STEP_MS
+    yield now_ms, max(LENGTH_MS, now_ms - done_ms)
+
+
+async def account(session: AsyncSession, books: Books, reasons: Mapping[str, MissedReason]) -> None:
+    """Store the unaccounted slots as missed; ``reasons`` by region, else ``scheduler_gap``.
 
     A result that arrives after all replaces the record.
     """
+    if not books.unaccounted:
+        return
+    await ensure_partitions(session, {to_datetime(key.slot_ms).date() for key in books.unaccounted})
     for start in range(0, len(books.unaccounted), _BATCH):
         chunk = books.unaccounted[start : start + _BATCH]
-        async with database.system() as session:
-            await store_results(session, [row_of(_record(key, reasons)) for key in chunk])
-    if books.unaccounted:
-        log.error(
-            "slots were lost without a record and are stored as missed",
-            slots=len(books.unaccounted),
-            first=books.unaccounted[0].message_id,
-            last=books.unaccounted[-1].message_id,
-        )
-    return len(books.unaccounted)
+        await store_results(session, [row_of(_record(key, reasons)) for key in chunk])
+    log.error(
+        "slots were lost without a record and are stored as missed",
+        slots=len(books.unaccounted),
+        first=books.unaccounted[0].message_id,
+        last=books.unaccounted[-1].message_id,
+    )
 
 
 def _record(key: SlotKey, reasons: Mapping[str, MissedReason]) -> ResultMessage:

@@ -7,29 +7,21 @@ that beat stop, the watchdog notices by its own clock and says so.
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
 
-import msgspec
 import structlog
 from nats.errors import Error as NatsError
-from nats.js.api import ConsumerInfo, RawStreamMsg
-from nats.js.errors import NotFoundError
 from sqlalchemy.exc import SQLAlchemyError
 
-from shared.contracts import names
-from shared.contracts.wire import Progress
-from shared.db.repositories.watch import active_regions, monitors_in_sight
 from shared.db.session import Database
-from shared.domain.clock import Clock, to_milliseconds
+from shared.domain.clock import Clock
 from shared.domain.errors import MissedReason
-from shared.domain.watchdog import LATE_BEAT_MS, Depth, Memory, Reader, Sight, judge
+from shared.domain.watchdog import LATE_BEAT_MS, Memory, Sight, judge
 from shared.messaging.beat import ensure_beat
 from shared.messaging.cancellation import is_cancelled
 from shared.messaging.connect import NatsConnection
 from shared.messaging.errors import MessagingError
-from shared.messaging.stream_state import StreamContent, stream_state
-from shared.messaging.streams import bucket_stream, bucket_subject
 from shared.observability import metrics
+from shared.services.sight import look
 
 log = structlog.get_logger(__name__)
 
@@ -38,7 +30,10 @@ REPEAT_SECONDS = 60.0
 
 
 class Watchdog:
-    """``alarms`` holds, by part of the work, what is not being done right now."""
+    """``alarms`` holds, by part of the work, what is not being done right now.
+
+    ``looked_at`` is the monotonic time of the last look, null before the first.
+    """
 
     def __init__(self, database: Database, connection: NatsConnection, clock: Clock) -> None:
         self._database, self._connection, self._clock = database, connection, clock
@@ -46,6 +41,7 @@ class Watchdog:
         self._beat_declared = float("-inf")
         self._told: dict[str, float] = {}
         self.alarms: dict[str, str] = {}
+        self.looked_at: float | None = None
 
     def reasons(self) -> dict[str, MissedReason]:
         """By region, why a slot was lost there, as far as it can be seen from here."""
@@ -60,25 +56,18 @@ class Watchdog:
                 self._tell(
                     {"watchdog": f"it can't see: {str(error).partition(chr(10))[0] or type(error).__name__}"}
                 )
+            self.looked_at = self._clock.monotonic()
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _look(self) -> Sight:
-        async with self._database.system() as session:
-            active, blind = await monitors_in_sight(session)
-            regions = await active_regions(session)
-        metrics.monitors_blind.set(blind)
-        progress = await self._last(bucket_stream(names.PROGRESS_BUCKET), _WATERMARK)
-        beat = await self._last(names.BEATS_STREAM, names.BEAT_SUBJECT)
-        await self._keep_beat_going(_stored_ms(beat))
-        return Sight(
-            now_ms=self._clock.now_ms(),
-            planned_until_ms=_planned_until(progress),
-            beat_ms=_stored_ms(beat),
-            streams={name: await self._depth(name) for name in (names.CHECKS_STREAM, names.RESULTS_STREAM)},
-            readers={region: await self._reader(region) for region in regions},
-            active_monitors=active,
-            blind_monitors=blind,
-        )
+        sight = await look(self._database, self._connection, self._clock)
+        metrics.monitors_blind.set(sight.blind_monitors)
+        for stream, depth in sight.streams.items():
+            age_ms = 0 if depth.oldest_ms is None else max(0, sight.now_ms - depth.oldest_ms)
+            metrics.queue_pending.labels(stream).set(depth.messages)
+            metrics.queue_oldest.labels(stream).set(age_ms / 1000)
+        await self._keep_beat_going(sight.beat_ms)
+        return sight
 
     async def _keep_beat_going(self, beat_ms: int | None) -> None:
         """Declare the beat when it is missing, and not again before it had time to come: that would reset it."""
@@ -86,30 +75,6 @@ class Watchdog:
         if is_late and self._clock.monotonic() - self._beat_declared > LATE_BEAT_MS / 1000:
             self._beat_declared = self._clock.monotonic()
             await ensure_beat(self._connection)
-
-    async def _last(self, stream: str, subject: str) -> RawStreamMsg | None:
-        try:
-            return await self._connection.js.get_last_msg(stream, subject)
-        except NotFoundError:
-            return None
-
-    async def _depth(self, stream: str) -> Depth:
-        state = (await stream_state(self._connection, stream)).state or _EMPTY
-        oldest = _moment_ms(state.first_ts) if state.messages else None
-        age = 0.0 if oldest is None else max(0.0, (self._clock.now_ms() - oldest) / 1000)
-        metrics.queue_pending.labels(stream).set(state.messages)
-        metrics.queue_oldest.labels(stream).set(age)
-        return Depth(state.messages, oldest)
-
-    async def _reader(self, region: str) -> Reader | None:
-        try:
-            info: ConsumerInfo = await self._connection.js.consumer_info(
-                names.CHECKS_STREAM, names.worker_consumer(region)
-            )
-        except NotFoundError:
-            return None
-        delivered = info.delivered.consumer_seq if info.delivered else 0
-        return Reader(info.num_pending or 0, delivered, info.num_redelivered or 0)
 
     def _tell(self, verdicts: dict[str, str | None]) -> None:
         """Metrics at once; a line when an alarm begins, every minute while it lasts, and when it ends."""
@@ -126,24 +91,3 @@ class Watchdog:
             if now - self._told.get(part, float("-inf")) >= REPEAT_SECONDS:
                 self._told[part] = now
                 log.error("watchdog", part=part, problem=problem)
-
-
-_EMPTY = StreamContent()
-_WATERMARK = bucket_subject(names.PROGRESS_BUCKET, names.WATERMARK_KEY)
-
-
-def _planned_until(message: RawStreamMsg | None) -> int | None:
-    if message is None:
-        return None
-    try:
-        return msgspec.json.decode(message.data or b"", type=Progress).planned_until_ms
-    except msgspec.DecodeError:
-        return None
-
-
-def _stored_ms(message: RawStreamMsg | None) -> int | None:
-    return _moment_ms(message.time) if message else None
-
-
-def _moment_ms(moment: datetime | None) -> int | None:
-    return None if moment is None else to_milliseconds(moment)

@@ -22,7 +22,7 @@ from shared.contracts.names import (
 )
 from shared.contracts.wire import ResultBatch
 from shared.messaging.connect import connect
-from shared.messaging.streams import bucket_stream
+from shared.messaging.declarations import bucket_stream
 from shared.testing.tocsin import eventually
 from tests.chaos.books import read_books
 from tests.chaos.installation import Installation, clock

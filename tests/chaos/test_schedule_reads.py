@@ -15,9 +15,10 @@ from shared.contracts.names import SCHEDULES_BUCKET
 from shared.contracts.wire import Schedule
 from shared.messaging.cancellation import is_cancelled
 from shared.messaging.connect import NatsConnection, connect
+from shared.messaging.declarations import bucket_subject
 from shared.messaging.publisher import Publisher
 from shared.messaging.schedule_source import ResilientNATSScheduleSource
-from shared.messaging.streams import bucket_subject, ensure_streams
+from shared.messaging.streams import ensure_streams
 from shared.testing.nats import NatsServer
 from tests.chaos.installation import clock
 from tests.chaos.report import Record

@@ -12,13 +12,14 @@ from monitoring_worker.checking import STALE_AFTER_MS, CheckDuty
 from shared.contracts.sealing import SealingError
 from shared.contracts.wire import CheckTask, ResultMessage, RunNow, RunSpec
 from shared.domain.checks import CheckSpec
-from shared.domain.errors import ErrorKind
+from shared.domain.errors import CheckError, ErrorKind
 from shared.domain.result import CheckVerdict, ResultStatus
 from shared.testing.clock import FakeClock
 
 MONITOR = UUID(int=1)
 RUN = RunSpec({"kind": "http", "url": "http://example.test/"}, 5.0, 1, 0.5)
 UP = CheckVerdict(ResultStatus.UP)
+DOWN = CheckVerdict(ResultStatus.DOWN, error=CheckError(ErrorKind.CONNECT_REFUSED, "nothing listens"))
 
 
 class Engine:
@@ -26,6 +27,7 @@ class Engine:
 
     def __init__(self) -> None:
         self.asked: list[tuple[CheckSpec, float, int, float, float | None]] = []
+        self.verdict = UP
 
     async def run(
         self,
@@ -37,7 +39,7 @@ class Engine:
         budget_seconds: float | None,
     ) -> CheckVerdict:
         self.asked.append((check, timeout_seconds, retries, retry_delay_seconds, budget_seconds))
-        return UP
+        return self.verdict
 
 
 class Keys:
@@ -55,11 +57,26 @@ class Keys:
         return check
 
 
+class Doubts:
+    """Doubts failures while there is a reason to."""
+
+    def __init__(self) -> None:
+        self.reason: str | None = None
+        self.asked: list[float] = []
+
+    async def doubt(self, began: float) -> str | None:
+        self.asked.append(began)
+        return self.reason
+
+
 class Worker:
     def __init__(self) -> None:
         self.clock, self.engine, self.keys = FakeClock(), Engine(), Keys()
         self.results: list[ResultMessage] = []
-        self.duty = CheckDuty(self.engine, self.keys, self.sink, self.clock, "eu")
+        self.canaries = Doubts()
+        self.duty = CheckDuty(
+            self.engine, self.keys, self.sink, self.clock, region="eu", worker="w1", canaries=self.canaries
+        )
 
     async def sink(self, message: ResultMessage) -> None:
         self.results.append(message)
@@ -136,3 +153,20 @@ async def test_a_saved_monitor_run_by_hand_is_stored_as_such(worker: Worker) -> 
     answer = await worker.duty.on_demand(RunNow(RUN, "eu", MONITOR, 3, store=True))
     [result] = worker.results
     assert (result.trigger, result.slot_ms, result.monitor_id) == ("manual", answer.slot_ms, MONITOR)
+
+
+async def test_a_failure_is_not_held_against_the_target_while_the_worker_fails_its_canaries(worker: Worker) -> None:
+    await worker.duty.scheduled(worker.task())
+    assert worker.canaries.asked == []
+    worker.engine.verdict = DOWN
+    await worker.duty.scheduled(worker.task())
+    worker.canaries.reason = "this worker fails its canaries: example.test"
+    await worker.duty.scheduled(worker.task())
+    answer = await worker.duty.on_demand(RunNow(RUN, "eu"))
+    kinds = [result.verdict.error and result.verdict.error.kind for result in worker.results]
+    assert kinds == [None, ErrorKind.CONNECT_REFUSED, ErrorKind.WORKER_GAP]
+    assert (answer.verdict.status, answer.verdict.error) == (
+        ResultStatus.MISSED,
+        CheckError(ErrorKind.WORKER_GAP, "this worker fails its canaries: example.test"),
+    )
+    assert {result.worker for result in worker.results} == {"w1"}

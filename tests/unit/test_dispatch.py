@@ -79,7 +79,9 @@ async def test_the_task_carries_the_slot_and_what_to_run(desk: Desk) -> None:
     ("refusal", "reason"),
     [
         (OCCUPIED, ErrorKind.WORKER_GAP),
-        (PublishRejectedError(503, 0, "no responders"), ErrorKind.SCHEDULER_GAP),
+        (PublishRejectedError(503, 10077, "maximum bytes exceeded"), ErrorKind.OVERLOADED),
+        (PublishRejectedError(503, 10023, "insufficient resources"), ErrorKind.OVERLOADED),
+        (PublishRejectedError(400, 0, "maximum payload exceeded"), ErrorKind.SCHEDULER_GAP),
         (PublishUnknownError("no acknowledgement in time"), ErrorKind.SCHEDULER_GAP),
     ],
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from uuid import UUID
 
-import msgspec
 import pytest
 
 from shared.contracts.documents import encode
@@ -12,7 +11,8 @@ from shared.contracts.wire import ResultMessage
 from shared.db.repositories.state import StateRow
 from shared.domain.errors import CheckError, ErrorKind, MissedReason
 from shared.domain.result import CheckVerdict, ResultStatus, missed
-from shared.domain.state import MonitorState, MonitorStatus, Thresholds
+from shared.domain.state import MonitorState, MonitorStatus, Rules, Thresholds
+from shared.services.incident_ledger import Course
 from shared.services.recording import advance, one_per_slot, row_of
 
 MONITOR, OTHER = UUID(int=1), UUID(int=2)
@@ -22,14 +22,31 @@ MISSED = missed(MissedReason.WORKER_GAP, "no worker")
 
 
 def message(
-    slot_ms: int, verdict: CheckVerdict = UP, monitor_id: UUID = MONITOR, revision: int = 1
+    slot_ms: int,
+    verdict: CheckVerdict = UP,
+    monitor_id: UUID = MONITOR,
+    revision: int = 1,
+    *,
+    worker: str = "",
 ) -> ResultMessage:
     started = None if verdict is MISSED else slot_ms + 5
-    return ResultMessage(monitor_id, revision, "default", slot_ms, started, verdict)
+    return ResultMessage(monitor_id, revision, "default", slot_ms, started, verdict, worker=worker)
 
 
-def row(*, paused: bool = False, revision: int = 1, failure_threshold: int = 1) -> StateRow:
-    return StateRow(MONITOR, UUID(int=9), revision, paused, Thresholds(failure_threshold), MonitorState())
+def row(
+    *,
+    overlay: MonitorStatus | None = None,
+    revision: int = 1,
+    failure_threshold: int = 1,
+    monitor_id: UUID = MONITOR,
+) -> StateRow:
+    state = MonitorState(overlay=overlay, overlay_since_ms=None if overlay is None else 0)
+    return StateRow(monitor_id, UUID(int=9), revision, Rules(Thresholds(failure_threshold)), state)
+
+
+def advanced(rows: dict[UUID, StateRow], *messages: ResultMessage) -> list[Course]:
+    courses, _ = advance(rows, messages)
+    return courses
 
 
 def test_a_verdict_wins_over_a_missed_record_of_the_same_slot_in_either_order() -> None:
@@ -42,21 +59,28 @@ def test_the_first_of_two_verdicts_of_a_slot_counts() -> None:
 
 
 def test_a_batch_is_applied_in_the_order_of_its_slots() -> None:
-    [after] = advance({MONITOR: row()}, [message(3000, UP), message(1000, UP), message(2000, DOWN)])
-    assert (after.state.status, after.state.status_since_ms, after.state.last_slot_ms) == ("up", 3000, 3000)
-    assert after.last_result is not None
-    assert msgspec.json.decode(after.last_result)["scheduled_at"] == "1970-01-01T00:00:03Z"
+    first, last, down = message(1000, UP), message(3000, UP), message(2000, DOWN)
+    [course] = advanced({MONITOR: row()}, last, first, down)
+    assert (course.state.status, course.state.status_since_ms, course.state.last_slot_ms) == ("up", 3000, 3000)
+    assert [(state.status, deciding) for state, deciding in course.moments] == [
+        ("up", first),
+        ("down", down),
+        ("up", last),
+    ]
+    assert (course.newest, course.down, course.degraded) == (last, down, None)
 
 
 def test_failures_in_one_batch_add_up_to_the_threshold() -> None:
-    [after] = advance({MONITOR: row(failure_threshold=3)}, [message(slot, DOWN) for slot in (1000, 2000, 3000)])
-    assert (after.state.status, after.state.status_since_ms) == (MonitorStatus.DOWN, 3000)
+    results = [message(slot, DOWN) for slot in (1000, 2000, 3000)]
+    [course] = advanced({MONITOR: row(failure_threshold=3)}, *results)
+    assert (course.state.status, course.state.status_since_ms) == (MonitorStatus.DOWN, 1000)
+    assert [deciding for _, deciding in course.moments] == [results[2]]
 
 
 @pytest.mark.parametrize(
     ("rows", "result"),
     [
-        ({MONITOR: row(paused=True)}, message(1000)),
+        ({MONITOR: row(overlay=MonitorStatus.PAUSED)}, message(1000)),
         ({MONITOR: row(revision=2)}, message(1000, revision=1)),
         ({MONITOR: row(revision=1)}, message(1000, revision=2)),
         ({MONITOR: row()}, message(1000, monitor_id=OTHER)),
@@ -65,7 +89,36 @@ def test_failures_in_one_batch_add_up_to_the_threshold() -> None:
     ids=["paused", "older revision", "newer revision", "another monitor", "gone"],
 )
 def test_what_must_not_change_a_state(rows: dict[UUID, StateRow], result: ResultMessage) -> None:
-    assert advance(rows, [result]) == []
+    assert advanced(rows, result) == []
+
+
+def test_maintenance_hides_a_state_and_does_not_stop_it() -> None:
+    [course] = advanced({MONITOR: row(overlay=MonitorStatus.MAINTENANCE)}, message(1000, DOWN))
+    assert (course.state.status, course.state.shown) == ("down", "maintenance")
+
+
+def test_a_failure_is_trusted_when_its_worker_found_more_well_than_failing_since() -> None:
+    rows = {UUID(int=n): row(monitor_id=UUID(int=n)) for n in range(10)}
+    down = [message(1000 + n, DOWN, UUID(int=n), worker="w") for n in range(4)]
+    well = [message(1002 + n, UP, UUID(int=n + 4), worker="w") for n in range(5)]
+    other = message(1000, DOWN, UUID(int=9), worker="other")
+    _, sight = advance(rows, [*down, *well, other])
+    assert [sight.trusts(each) for each in (*down, other)] == [True, True, True, True, False]
+    assert sight.trusts(message(0, DOWN))
+    assert sight.glances() == {("w", "default", 1000): (4, 5), ("other", "default", 1000): (1, 0)}
+
+
+def test_what_was_well_before_a_failure_does_not_speak_for_its_worker() -> None:
+    rows = {UUID(int=n): row(monitor_id=UUID(int=n)) for n in range(5)}
+    well = [message(1000 + n, UP, UUID(int=n), worker="w") for n in range(4)]
+    down = message(1010, DOWN, UUID(int=4), worker="w")
+    _, sight = advance(rows, [*well, down])
+    assert not sight.trusts(down)
+
+
+def test_one_more_failure_of_what_was_down_already_is_no_new_evidence() -> None:
+    _, sight = advance({MONITOR: row()}, [message(slot, DOWN, worker="w") for slot in (1000, 2000, 3000)])
+    assert sight.glances() == {("w", "default", 1000): (1, 0)}
 
 
 def test_a_missed_slot_is_stored_without_times_of_a_run() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from shared.contracts.sealing import MASK, MaskWithoutSecretError, Sealer, SealingError
+from shared.contracts.sealing import MASK, MaskWithoutSecretError, MovedSecretError, Sealer, SealingError
 from shared.domain.checks import CheckSpec
 
 OLD, NEW = "o" * 32, "n" * 40
@@ -120,3 +120,41 @@ def test_what_looks_like_a_seal_in_an_assertion_or_a_header_name_is_none() -> No
 def test_a_check_without_secrets_is_stored_as_it_is() -> None:
     plain = CHECKS.validate_python({"kind": "ssl", "host": "shop.example"})
     assert Sealer([OLD]).seal(plain) == plain.model_dump(mode="json")
+
+
+URL_CHECK = {
+    "kind": "http",
+    "url": "https://shop.example/a",
+    "auth": {"kind": "bearer", "token": "secret"},
+    "headers": {},
+}
+MASKED = {**URL_CHECK, "auth": {"kind": "bearer", "token": MASK}}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"url": "https://evil.example/a"},
+        {"url": "http://shop.example/a"},
+        {"url": "https://shop.example:8443/a"},
+        {"proxy": {"url": "http://evil.example:3128"}},
+        {"resolver": ["192.0.2.53"]},
+    ],
+    ids=["host", "scheme", "port", "proxy", "resolver"],
+)
+def test_a_mask_does_not_send_its_secret_somewhere_else(change: dict[str, Any]) -> None:
+    sealer = Sealer([OLD])
+    kept = sealer.seal(check(**URL_CHECK))
+    with pytest.raises(MovedSecretError, match="write the secret itself") as refused:
+        sealer.seal(check(**{**MASKED, **change}), kept)
+    assert refused.value.path == ("auth", "token")
+    sealer.seal(check(**{**URL_CHECK, **change}), kept)
+
+
+@pytest.mark.parametrize(
+    "change", [{"url": "https://SHOP.example/b?c=d"}, {"method": "HEAD"}], ids=["path", "method"]
+)
+def test_a_mask_keeps_its_secret_where_it_was_sent_before(change: dict[str, Any]) -> None:
+    sealer = Sealer([OLD])
+    kept = sealer.seal(check(**URL_CHECK))
+    assert sealer.seal(check(**{**MASKED, **change}), kept)["auth"] == kept["auth"]

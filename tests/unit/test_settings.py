@@ -6,7 +6,7 @@ import pytest
 
 from monitoring_scheduler.settings import SchedulerSettings
 from monitoring_worker.settings import WorkerSettings
-from shared.settings import ConfigurationError, load
+from shared.settings import ChannelSettings, ConfigurationError, load
 
 GOOD = {"TOCSIN_DATABASE_URL": "postgresql://u:p@localhost/t", "TOCSIN_SECRET_KEYS": "k" * 32}
 
@@ -69,3 +69,13 @@ def test_a_scheduler_needs_neither_database_nor_keys(monkeypatch: pytest.MonkeyP
     for name in GOOD:
         monkeypatch.delenv(name)
     assert load(SchedulerSettings).metrics_port == 9100
+
+
+def test_a_mail_server_that_cannot_be_used_is_refused_without_showing_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOCSIN_SMTP_URL", "smtp+plain://u:hunter2@mail.example")
+    with pytest.raises(ConfigurationError, match="in the clear") as refused:
+        load(ChannelSettings)
+    assert "hunter2" not in str(refused.value)
+    monkeypatch.setenv("TOCSIN_SMTP_URL", "mail.example:25")
+    with pytest.raises(ConfigurationError, match="TOCSIN_SMTP_URL: write the mail server as"):
+        load(ChannelSettings)

@@ -13,18 +13,25 @@ from api.errors import invalid
 from api.idempotency import IdempotencyDep
 from api.responses import encode
 from api.strict_json import StrictRoute
-from api.v1.checks.schemas import PREVIEW_EXAMPLE, Preview
+from api.v1.checks.schemas import PREVIEW_EXAMPLE, STEPS_EXAMPLE, Preview
 from api.v1.results.schemas import ResultRead
 from shared.contracts.documents import document
 from shared.contracts.wire import RunNow, RunSpec
 from shared.db.repositories.monitors import MonitorView
 from shared.services.api_keys import Principal
+from shared.services.heartbeats import KIND
 from shared.services.idempotency import Answer
 
 router = APIRouter(prefix="/v1", tags=["checks"], route_class=StrictRoute)
 
 NewPreview = Annotated[
-    Preview, Body(openapi_examples={"http": {"summary": "An HTTP check", "value": PREVIEW_EXAMPLE}})
+    Preview,
+    Body(
+        openapi_examples={
+            "http": {"summary": "An HTTP check", "value": PREVIEW_EXAMPLE},
+            "http_steps": {"summary": "Log in, order, clean up", "value": {"check": STEPS_EXAMPLE}},
+        }
+    ),
 ]
 WantedRegion = Annotated[
     str | None, Query(max_length=32, description="One of the monitor's regions; the first when left out.")
@@ -55,6 +62,8 @@ async def check_monitor(
     """Runs the monitor's check at once, beside its schedule, and answers with the result, which is stored too."""
     async with context.database.tenant(principal.organisation_id) as session:
         view = await context.monitors.view(session, monitor_id)
+    if view.kind == KIND:
+        raise invalid("monitor_id", "a heartbeat is not checked: it reports by itself")
     if region is not None and region not in view.regions:
         raise invalid("region", f"the monitor is checked from {', '.join(view.regions)}")
     request = _request(view, region or view.regions[0])

@@ -7,9 +7,39 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator
 
 from shared.domain.checks import CheckSpec
-from shared.domain.monitor import Region, RunOptions, region_problem
+from shared.domain.monitor import Region, RunOptions
+from shared.domain.region import region_problem
 
 PREVIEW_EXAMPLE: dict[str, Any] = {"check": {"kind": "http", "url": "https://shop.example/health"}}
+STEPS_EXAMPLE: dict[str, Any] = {
+    "kind": "http_steps",
+    "variables": {"base": "https://shop.example/api"},
+    "secrets": {"password": "…"},
+    "steps": [
+        {
+            "name": "log in",
+            "method": "POST",
+            "url": "{{base}}/sessions",
+            "body": {"kind": "json", "value": {"user": "probe", "password": "{{password}}"}},
+            "extract": [{"name": "token", "source": "json", "path": "$.token"}],
+        },
+        {
+            "name": "order",
+            "method": "POST",
+            "url": "{{base}}/orders",
+            "auth": {"kind": "bearer", "token": "{{token}}"},
+            "body": {"kind": "json", "value": {"article": "probe"}},
+            "assertions": [{"source": "status", "operator": "eq", "value": 201}],
+            "extract": [{"name": "order", "source": "json", "path": "$.id"}],
+        },
+    ],
+    "cleanup": {
+        "name": "delete the order",
+        "method": "DELETE",
+        "url": "{{base}}/orders/{{order}}",
+        "auth": {"kind": "bearer", "token": "{{token}}"},
+    },
+}
 
 
 class Preview(RunOptions):

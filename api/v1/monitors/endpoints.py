@@ -17,6 +17,7 @@ from api.errors import invalid
 from api.idempotency import IdempotencyDep
 from api.responses import encode, page
 from api.strict_json import StrictRoute
+from api.v1.checks.schemas import STEPS_EXAMPLE
 from api.v1.monitors.schemas import (
     EXAMPLE,
     MonitorPage,
@@ -26,11 +27,23 @@ from api.v1.monitors.schemas import (
     patch_schema,
 )
 from shared.domain.monitor import MonitorSpec
+from shared.services.api_keys import Principal, Scope
 from shared.services.idempotency import Answer
 
 router = APIRouter(prefix="/v1/monitors", tags=["monitors"], route_class=StrictRoute)
 
-NewMonitor = Annotated[MonitorSpec, Body(openapi_examples={"http": {"summary": "An HTTP check", "value": EXAMPLE}})]
+NewMonitor = Annotated[
+    MonitorSpec,
+    Body(
+        openapi_examples={
+            "http": {"summary": "An HTTP check", "value": EXAMPLE},
+            "http_steps": {
+                "summary": "Log in, order, clean up",
+                "value": {"name": "An order", "interval_seconds": 300, "check": STEPS_EXAMPLE},
+            },
+        }
+    ),
+]
 _ETAG = re.compile(r'(?:W/)?"([0-9]{1,18})"')
 IfMatch = Annotated[
     str | None,
@@ -46,7 +59,7 @@ async def create_monitor(
 
     async def work(session: AsyncSession) -> Answer:
         monitor_id = await context.monitors.create(session, principal.organisation_id, spec)
-        return await _answer(context, session, monitor_id, HTTPStatus.CREATED)
+        return await _answer(context, session, principal, monitor_id, HTTPStatus.CREATED)
 
     return _committed(context, await once.once(principal, work))
 
@@ -64,7 +77,7 @@ async def list_monitors(
         views,
         query.limit,
         lambda view: id_cursor(view.id),
-        lambda view: monitor_document(view, context.sealer, now_ms),
+        lambda view: monitor_document(view, context.sealer, now_ms, may_ping=_may_ping(principal)),
     )
 
 
@@ -72,7 +85,7 @@ async def list_monitors(
 async def get_monitor(context: ContextDep, principal: Reader, monitor_id: UUID) -> Response:
     """The `ETag` names its revision, for `If-Match` of a change."""
     async with context.database.tenant(principal.organisation_id) as session:
-        return await _monitor(context, session, monitor_id)
+        return await _monitor(context, session, principal, monitor_id)
 
 
 @router.patch(
@@ -95,7 +108,7 @@ async def change_monitor(
     revisions = _revisions(if_match)
     async with context.database.tenant(principal.organisation_id) as session:
         await context.monitors.change(session, monitor_id, patch, revisions)
-        response = await _monitor(context, session, monitor_id)
+        response = await _monitor(context, session, principal, monitor_id)
     return _committed(context, response)
 
 
@@ -113,7 +126,7 @@ async def pause_monitor(context: ContextDep, principal: Writer, once: Idempotenc
 
     async def work(session: AsyncSession) -> Answer:
         await context.monitors.pause(session, monitor_id)
-        return await _answer(context, session, monitor_id)
+        return await _answer(context, session, principal, monitor_id)
 
     return _committed(context, await once.once(principal, work))
 
@@ -126,25 +139,33 @@ async def resume_monitor(
 
     async def work(session: AsyncSession) -> Answer:
         await context.monitors.resume(session, monitor_id)
-        return await _answer(context, session, monitor_id)
+        return await _answer(context, session, principal, monitor_id)
 
     return _committed(context, await once.once(principal, work))
 
 
 async def _answer(
-    context: Context, session: AsyncSession, monitor_id: UUID, status: HTTPStatus = HTTPStatus.OK
+    context: Context,
+    session: AsyncSession,
+    principal: Principal,
+    monitor_id: UUID,
+    status: HTTPStatus = HTTPStatus.OK,
 ) -> Answer:
     view = await context.monitors.view(session, monitor_id)
-    body = encode(monitor_document(view, context.sealer, context.clock.now_ms()))
+    document = monitor_document(view, context.sealer, context.clock.now_ms(), may_ping=_may_ping(principal))
     headers = {"ETag": f'"{view.revision}"'}
     if status is HTTPStatus.CREATED:
         headers["Location"] = f"{router.prefix}/{monitor_id}"
-    return Answer(status.value, body, headers)
+    return Answer(status.value, encode(document), headers)
 
 
-async def _monitor(context: Context, session: AsyncSession, monitor_id: UUID) -> Response:
-    answer = await _answer(context, session, monitor_id)
+async def _monitor(context: Context, session: AsyncSession, principal: Principal, monitor_id: UUID) -> Response:
+    answer = await _answer(context, session, principal, monitor_id)
     return Response(answer.body, headers=answer.headers, media_type="application/json")
+
+
+def _may_ping(principal: Principal) -> bool:
+    return Scope.WRITE in principal.scopes
 
 
 def _committed(context: Context, response: Response) -> Response:

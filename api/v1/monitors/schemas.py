@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from api.cursors import Cursor, Limit
 from api.v1.results.schemas import ResultRead
-from shared.contracts.sealing import Sealer
+from shared.contracts.sealing import MASK, Sealer
 from shared.db.repositories.monitors import MonitorFilter, MonitorView
 from shared.domain.checks import CheckKind, Strict
 from shared.domain.clock import to_datetime, to_milliseconds
@@ -60,6 +60,13 @@ class MonitorQuery(Strict):
         return MonitorFilter(self.status and self.status.value, self.kind, self.tag, self.q)
 
 
+class HeartbeatRead(BaseModel):
+    """Where the job pings. Whoever has the token can ping, so a key of scope `read` sees a mask."""
+
+    token: str
+    ping_path: Annotated[str, Field(examples=["/ping/iY7…"])]
+
+
 class MonitorRead(MonitorSpec):
     """A monitor with where it stands. Secrets read `********`; writing that back keeps them."""
 
@@ -71,6 +78,7 @@ class MonitorRead(MonitorSpec):
     created_at: datetime
     updated_at: datetime
     revision: int
+    heartbeat: HeartbeatRead | None = None
 
 
 class MonitorPage(BaseModel):
@@ -90,7 +98,7 @@ _SPEC_FIELDS = tuple(name for name in MonitorSpec.model_fields if name != "check
 _NULL = msgspec.Raw(b"null")
 
 
-def monitor_document(view: MonitorView, sealer: Sealer, now_ms: int) -> dict[str, Any]:
+def monitor_document(view: MonitorView, sealer: Sealer, now_ms: int, *, may_ping: bool) -> dict[str, Any]:
     """A stored monitor in its public form; the last result is passed on as it lies in storage."""
     paused = view.paused_at is not None
     last_result = view.last_result
@@ -98,16 +106,28 @@ def monitor_document(view: MonitorView, sealer: Sealer, now_ms: int) -> dict[str
         "id": view.id,
         **{name: getattr(view, name) for name in _SPEC_FIELDS},
         "check": sealer.masked(view.check_spec),
-        "status": MonitorStatus.PAUSED.value if paused else view.status,
-        "status_since": view.paused_at if paused else view.status_since,
+        "status": view.status,
+        "status_since": view.status_since,
         "last_result": _NULL if last_result is None else msgspec.Raw(last_result.encode()),
         "next_check_at": None if paused else _next_check(view, now_ms),
         "created_at": view.created_at,
         "updated_at": view.updated_at,
         "revision": view.revision,
+        "heartbeat": _heartbeat(view, sealer, may_ping=may_ping),
     }
 
 
-def _next_check(view: MonitorView, now_ms: int) -> datetime:
+def _heartbeat(view: MonitorView, sealer: Sealer, *, may_ping: bool) -> dict[str, str] | None:
+    if view.ping_token is None:
+        return None
+    token = sealer.decrypt(view.ping_token.encode()).decode() if may_ping else MASK
+    return {"token": token, "ping_path": f"/ping/{token}"}
+
+
+def _next_check(view: MonitorView, now_ms: int) -> datetime | None:
+    """When something happens next; for a heartbeat, when it is down unless it pings before."""
+    if view.starts_at is None:
+        deadline: datetime | None = view.next_deadline_at
+        return deadline
     cadence = Cadence(view.id, view.interval_seconds * 1000, to_milliseconds(view.starts_at))
     return to_datetime(next_slot_ms(cadence, now_ms))

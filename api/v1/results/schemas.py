@@ -18,6 +18,7 @@ from shared.domain.result import (
     HttpFacts,
     PingFacts,
     ResultStatus,
+    StepResult,
     TcpFacts,
     Timings,
     TlsFacts,
@@ -53,6 +54,7 @@ class ResultRead(BaseModel):
     dns: DnsFacts | None
     ping: PingFacts | None
     evidence: Evidence | None
+    steps: list[StepResult]
     assertions: list[AssertionOutcome]
     trigger: Literal["schedule", "manual"]
     revision: int

@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import CheckConstraint, Double, ForeignKey, Index, func, text
+from sqlalchemy import CheckConstraint, Double, ForeignKey, Index, Uuid, func, text
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Mapped, mapped_column
 
 from shared.db.base import Base, new_id
@@ -19,6 +20,7 @@ class Monitor(Base):
     __table_args__ = (
         CheckConstraint("interval_seconds BETWEEN 5 AND 86400", name="interval"),
         Index(None, "organisation_id", "id"),
+        Index(None, "parents", postgresql_using="gin"),
     )
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=new_id)
@@ -33,6 +35,9 @@ class Monitor(Base):
     retry_delay_seconds: Mapped[float] = mapped_column(Double())
     failure_threshold: Mapped[int]
     recovery_threshold: Mapped[int]
+    region_quorum: Mapped[int | None]
+    flap_window_seconds: Mapped[int] = mapped_column(server_default=text("300"))
+    parents: Mapped[list[UUID]] = mapped_column(ARRAY(Uuid()), server_default=text("'{}'"))
     check_spec: Mapped[dict[str, Any]]
     revision: Mapped[int]
     paused_at: Mapped[datetime | None]
@@ -65,11 +70,18 @@ class SchedulePeriod(Base):
 
 
 class MonitorState(Base):
-    """One row per monitor, rewritten by each batch of results; half of each page is kept free for that."""
+    """One row per monitor, rewritten by each batch of results; half of each page is kept free for that.
+
+    ``status`` is the truth; a pause or a maintenance window lies over it as ``overlay``. ``announced`` is what the
+    incidents said last. ``regions`` holds a ``RegionState`` for each.
+    """
 
     __tablename__ = "monitor_state"
     __table_args__ = (
         CheckConstraint("status IN ('pending', 'up', 'degraded', 'down', 'unknown', 'maintenance')", name="status"),
+        CheckConstraint("announced IN ('up', 'degraded', 'down')", name="announced"),
+        CheckConstraint("overlay IN ('paused', 'maintenance')", name="overlay"),
+        CheckConstraint("(overlay IS NULL) = (overlay_since IS NULL)", name="since"),
         {"postgresql_with": {"fillfactor": 50}},
     )
 
@@ -80,5 +92,9 @@ class MonitorState(Base):
     last_slot_at: Mapped[datetime | None]
     consecutive_failures: Mapped[int] = mapped_column(server_default=text("0"))
     consecutive_successes: Mapped[int] = mapped_column(server_default=text("0"))
+    regions: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'"))
+    announced: Mapped[str] = mapped_column(server_default=text("'up'"))
+    overlay: Mapped[str | None]
+    overlay_since: Mapped[datetime | None]
     last_result: Mapped[dict[str, Any] | None]
     updated_at: Mapped[datetime] = mapped_column(server_default=func.now())

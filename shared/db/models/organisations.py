@@ -5,20 +5,24 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, func
+from sqlalchemy import CheckConstraint, ForeignKey, Index, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from shared.db.base import Base, new_id
 
 
 class Organisation(Base):
-    """A tenant."""
+    """A tenant. At most one is the operator: it runs this installation and sees the platform's own state."""
 
     __tablename__ = "organisations"
+    __table_args__ = (
+        Index("uq_organisations_operator", "is_operator", unique=True, postgresql_where=text("is_operator")),
+    )
 
     id: Mapped[UUID] = mapped_column(primary_key=True, default=new_id)
     name: Mapped[str]
     slug: Mapped[str] = mapped_column(unique=True)
+    is_operator: Mapped[bool] = mapped_column(server_default=text("false"))
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import select, text
+from sqlalchemy import delete, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from shared.db.models import ApiKey
@@ -39,3 +39,9 @@ async def list_active(session: AsyncSession, *, after: UUID | None, limit: int) 
 async def get_active(session: AsyncSession, key_id: UUID) -> ApiKey | None:
     query = select(ApiKey).where(ApiKey.id == key_id, ApiKey.revoked_at.is_(None))
     return (await session.execute(query)).scalar_one_or_none()
+
+
+async def purge(session: AsyncSession, before: datetime) -> int:
+    """Delete keys that were revoked or ran out earlier; answers how many. For system sessions."""
+    is_dead = or_(ApiKey.revoked_at < before, ApiKey.expires_at < before)
+    return len((await session.execute(delete(ApiKey).where(is_dead).returning(ApiKey.id))).all())

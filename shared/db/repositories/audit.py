@@ -29,13 +29,6 @@ _SPANS = """
 _COUNTS = text(f"SELECT r.monitor_id, r.region, count(*) {_SPANS} GROUP BY 1, 2")
 _KEYS = text(f"SELECT r.monitor_id, r.region, r.scheduled_at {_SPANS}")
 
-_LOCK = text("SELECT pg_try_advisory_xact_lock(hashtext('tocsin slot audit'))")
-
-
-async def take_audit_lock(session: AsyncSession) -> bool:
-    """Be the one auditor until the transaction ends; False when another process is."""
-    return bool((await session.execute(_LOCK)).scalar_one())
-
 
 async def periods_since(session: AsyncSession, after_ms: int) -> list[Period]:
     """Every period of an existing monitor that reaches beyond ``after_ms``."""

@@ -48,6 +48,7 @@ async def release(session: AsyncSession, key: str) -> None:
     await session.execute(delete(IdempotencyKey).where(IdempotencyKey.key == key))
 
 
-async def purge(session: AsyncSession, before: datetime) -> None:
-    """Forget answers that are older; for system sessions."""
-    await session.execute(delete(IdempotencyKey).where(IdempotencyKey.created_at < before))
+async def purge(session: AsyncSession, before: datetime) -> int:
+    """Forget answers that are older; answers how many. For system sessions."""
+    statement = delete(IdempotencyKey).where(IdempotencyKey.created_at < before).returning(IdempotencyKey.key)
+    return len((await session.execute(statement)).all())

@@ -7,12 +7,23 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, Select, Text, cast, delete, func, or_, select
+from sqlalchemy import Row, Select, Text, cast, delete, func, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from shared.db.models import Monitor, MonitorState, SchedulePeriod
+from shared.db.base import TENANT_SETTING
+from shared.db.models import Heartbeat, Monitor, MonitorState, SchedulePeriod
 
-PAUSED = "paused"
+# The ways from these monitors over their parents, and theirs, as far as they go.
+_ANCESTRY = text("""
+    WITH RECURSIVE ancestry AS (
+        SELECT id, parents FROM monitors WHERE id = ANY(CAST(:ids AS uuid[]))
+        UNION
+        SELECT m.id, m.parents FROM ancestry AS a JOIN monitors AS m ON m.id = ANY(a.parents)
+    )
+    SELECT id, parents FROM ancestry
+""")
+# Two changes at once could each close one half of a circle: they go one after the other.
+_LOCK_PARENTS = text("SELECT pg_advisory_xact_lock(hashtextextended('parents ' || current_setting(:setting), 0))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +54,23 @@ def _view() -> Select[*tuple[Any, ...]]:
             Monitor.retry_delay_seconds,
             Monitor.failure_threshold,
             Monitor.recovery_threshold,
+            Monitor.region_quorum,
+            Monitor.flap_window_seconds,
+            Monitor.parents,
             Monitor.check_spec,
             Monitor.revision,
             Monitor.paused_at,
             Monitor.created_at,
             Monitor.updated_at,
-            MonitorState.status,
-            MonitorState.status_since,
+            func.coalesce(MonitorState.overlay, MonitorState.status).label("status"),
+            func.coalesce(MonitorState.overlay_since, MonitorState.status_since).label("status_since"),
             cast(MonitorState.last_result, Text).label("last_result"),
             SchedulePeriod.starts_at,
+            Heartbeat.token.label("ping_token"),
+            Heartbeat.next_deadline_at,
         )
         .join(MonitorState, MonitorState.monitor_id == Monitor.id)
+        .outerjoin(Heartbeat, Heartbeat.monitor_id == Monitor.id)
         .outerjoin(SchedulePeriod, (SchedulePeriod.monitor_id == Monitor.id) & SchedulePeriod.ends_at.is_(None))
     )
 
@@ -73,10 +90,8 @@ async def list_views(
 
 
 def _filtered(query: Select[*tuple[Any, ...]], wanted: MonitorFilter) -> Select[*tuple[Any, ...]]:
-    if wanted.status == PAUSED:
-        query = query.where(Monitor.paused_at.is_not(None))
-    elif wanted.status is not None:
-        query = query.where(Monitor.paused_at.is_(None), MonitorState.status == wanted.status)
+    if wanted.status is not None:
+        query = query.where(func.coalesce(MonitorState.overlay, MonitorState.status) == wanted.status)
     if wanted.kind is not None:
         query = query.where(Monitor.kind == wanted.kind)
     if wanted.tag is not None:
@@ -98,9 +113,23 @@ async def remove(session: AsyncSession, monitor_id: UUID) -> None:
     await session.execute(delete(Monitor).where(Monitor.id == monitor_id))
 
 
-async def get_state(session: AsyncSession, monitor_id: UUID) -> MonitorState:
-    """The state of a monitor, locked as the recorder locks it."""
-    return await session.get_one(MonitorState, monitor_id, with_for_update=True)
+async def lock_parents(session: AsyncSession) -> None:
+    """Let nobody else change who depends on whom in this organisation until the transaction ends.
+
+    Taken before any monitor is locked: who has it may lock any of them.
+    """
+    await session.execute(_LOCK_PARENTS, {"setting": TENANT_SETTING})
+
+
+async def ancestry(session: AsyncSession, monitor_ids: Sequence[UUID]) -> dict[UUID, list[UUID]]:
+    """The parents of these monitors, of their parents, and so on; ids of no monitor of the tenant are left out."""
+    return {row[0]: row[1] for row in await session.execute(_ANCESTRY, {"ids": list(monitor_ids)})}
+
+
+async def children(session: AsyncSession, monitor_id: UUID) -> Sequence[Monitor]:
+    """The monitors that name this one as a parent, locked."""
+    query = select(Monitor).where(Monitor.parents.contains([monitor_id])).order_by(Monitor.id).with_for_update()
+    return (await session.execute(query)).scalars().all()
 
 
 async def open_period(session: AsyncSession, monitor_id: UUID) -> SchedulePeriod | None:

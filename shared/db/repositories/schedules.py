@@ -35,7 +35,10 @@ _ACTIVE = text("""
     FROM monitors AS m JOIN schedule_periods AS p ON p.monitor_id = m.id AND p.ends_at IS NULL
     WHERE m.id = ANY(CAST(:monitor_ids AS uuid[]))
 """)
-_REVISIONS = text("SELECT id, revision FROM monitors WHERE paused_at IS NULL")
+_REVISIONS = text("""
+    SELECT id, revision FROM monitors WHERE paused_at IS NULL AND kind <> 'heartbeat'
+    UNION ALL SELECT schedule_id, revision FROM jobs WHERE runs_in = 'worker'
+""")
 # A monitor that is gone has left its periods; a key of which nobody knows anything belongs to no tenant.
 _QUEUE = text("""
     INSERT INTO outbox (organisation_id, topic, key)
@@ -55,7 +58,7 @@ async def active_schedules(session: AsyncSession, monitor_ids: Collection[UUID])
 
 
 async def active_revisions(session: AsyncSession) -> dict[UUID, int]:
-    """The revision of every monitor that is not paused, over all tenants; for system sessions."""
+    """The revision of all that is scheduled: monitors that are not paused, and jobs; for system sessions."""
     return {row[0]: row[1] for row in await session.execute(_REVISIONS)}
 
 

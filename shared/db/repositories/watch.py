@@ -5,6 +5,8 @@ from __future__ import annotations
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from shared.domain.region import PLATFORM_REGION
+
 # A monitor is seen by its last verdict; one that just started has three intervals for its first.
 _SIGHT = text("""
     SELECT count(*),
@@ -15,7 +17,10 @@ _SIGHT = text("""
     JOIN schedule_periods AS p ON p.monitor_id = m.id AND p.ends_at IS NULL
     WHERE m.paused_at IS NULL
 """)
-_REGIONS = text("SELECT DISTINCT unnest(regions) FROM monitors WHERE paused_at IS NULL")
+_REGIONS = text("""
+    SELECT DISTINCT unnest(regions) FROM monitors WHERE paused_at IS NULL AND kind <> 'heartbeat'
+    UNION SELECT :platform WHERE EXISTS (SELECT FROM jobs WHERE runs_in = 'worker')
+""")
 
 
 async def monitors_in_sight(session: AsyncSession) -> tuple[int, int]:
@@ -25,5 +30,5 @@ async def monitors_in_sight(session: AsyncSession) -> tuple[int, int]:
 
 
 async def active_regions(session: AsyncSession) -> list[str]:
-    """Every region in which something is to be checked."""
-    return list((await session.execute(_REGIONS)).scalars())
+    """Every region in which something is to be checked, and the platform's when it has jobs for workers."""
+    return list((await session.execute(_REGIONS, {"platform": PLATFORM_REGION})).scalars())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from fastapi import FastAPI
@@ -15,6 +16,14 @@ async def test_metrics_are_served(anonymous: Any) -> None:
     response = await anonymous.get("/metrics")
     assert response.status_code == 200
     assert "tocsin_results_stored_total" in response.text
+
+
+async def test_the_documentation_works_without_the_internet(anonymous: Any) -> None:
+    page = (await anonymous.get("/docs")).text
+    files = re.findall(r'(?:src|href)="([^"]+)"', page)
+    assert files
+    assert all(file.startswith("/") for file in files)
+    assert [(await anonymous.get(file)).status_code for file in files] == [200] * len(files)
 
 
 async def test_every_operation_is_documented(app: FastAPI, anonymous: Any) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 from uuid import UUID
 
 from shared.db.base import new_id
-from shared.db.models import Membership, Monitor, MonitorState, Organisation, User
+from shared.db.models import Incident, IncidentEvent, Membership, Monitor, MonitorState, Organisation, User
 from shared.db.session import Database
+from shared.domain.clock import SystemClock, to_datetime
 
 
 async def add_organisation(database: Database, name: str) -> UUID:
@@ -50,3 +51,31 @@ def monitor_row(monitor_id: UUID, organisation_id: UUID, now: datetime, **column
         "updated_at": now,
     }
     return Monitor(id=monitor_id, organisation_id=organisation_id, **{**defaults, **columns})
+
+
+async def add_incident(database: Database, organisation_id: UUID, monitor_id: UUID) -> UUID:
+    """An open incident of a monitor, with a line in its timeline."""
+    incident_id, now = new_id(), to_datetime(SystemClock().now_ms())
+    async with database.system() as session:
+        session.add(
+            Incident(
+                id=incident_id,
+                organisation_id=organisation_id,
+                monitor_id=monitor_id,
+                kind="monitor",
+                state="open",
+                severity="down",
+                cause="timeout",
+                message="no answer",
+                started_at=now,
+                opened_at=now,
+                last_failure_at=now,
+            )
+        )
+        await session.flush()
+        session.add(
+            IncidentEvent(
+                organisation_id=organisation_id, incident_id=incident_id, at=now, kind="opened", detail={}
+            )
+        )
+    return incident_id

@@ -18,9 +18,9 @@ from shared.db.repositories.results import ResultRow, drop_partitions, ensure_pa
 from shared.db.repositories.state import lock_states, save_states
 from shared.db.session import Database
 from shared.domain.clock import SystemClock, to_datetime, to_milliseconds
-from shared.domain.result import SlotKey
-from shared.domain.state import MonitorState, MonitorStatus
-from shared.services.housekeeping import keep_house
+from shared.domain.result import ResultStatus, SlotKey
+from shared.domain.state import MonitorState, MonitorStatus, RegionState, Rules
+from shared.services.housekeeping import forget_answers, make_room
 from shared.testing.clock import FakeClock
 from tests.integration.db.tenants import add_monitor, add_organisation
 
@@ -141,7 +141,10 @@ async def test_housekeeping_makes_room_and_forgets_old_answers(database: Databas
                     f" SELECT id, '{age}', '', now() + interval '{30 - age} days' FROM organisations"
                 )
             )
-    await keep_house(database, FakeClock(to_milliseconds(NOW + timedelta(days=30))))
+    later = FakeClock(to_milliseconds(NOW + timedelta(days=30)))
+    async with database.system() as session:
+        assert await make_room(session, later) > 0
+        assert await forget_answers(session, later) == 1
     assert await store(database, result(monitor_id, scheduled_at=NOW + timedelta(days=37)))
     async with database.system() as session:
         assert list(await session.scalars(text("SELECT key FROM idempotency_keys"))) == ["0"]
@@ -152,10 +155,18 @@ async def test_states_are_locked_with_their_monitors_rules_and_saved(database: D
         rows = await lock_states(session, [monitor_id, new_id()])
         assert set(rows) == {monitor_id}
         row = rows[monitor_id]
-        assert (row.revision, row.paused, row.thresholds.failure) == (1, False, 1)
-        assert row.state == MonitorState(MonitorStatus.PENDING, to_milliseconds(NOW), -1, 0, 0)
-        down = MonitorState(MonitorStatus.DOWN, to_milliseconds(NOW), to_milliseconds(NOW) + 5, 3, 0)
-        await save_states(session, [row.advanced(down, '{"status": "down"}')])
+        assert (row.revision, row.rules, row.has_parents) == (1, Rules(), False)
+        assert row.state == MonitorState(MonitorStatus.PENDING, to_milliseconds(NOW))
+        failing = RegionState(to_milliseconds(NOW) + 5, MonitorStatus.DOWN, ResultStatus.DOWN, 7, 3, 0)
+        down = MonitorState(
+            MonitorStatus.DOWN,
+            to_milliseconds(NOW),
+            {"default": failing},
+            MonitorStatus.DOWN,
+            MonitorStatus.MAINTENANCE,
+            to_milliseconds(NOW) + 9,
+        )
+        await save_states(session, [replace(row, state=down, last_result='{"status": "down"}')])
     async with database.system() as session:
         (row,) = (await lock_states(session, [monitor_id])).values()
         assert row.state == down

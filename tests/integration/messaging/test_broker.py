@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from structlog.testing import capture_logs
 from taskiq import AcknowledgeType, AsyncTaskiqDecoratedTask
@@ -19,7 +20,7 @@ from shared.contracts.names import CHECKS_STREAM
 from shared.messaging import broker as broker_module
 from shared.messaging.broker import ResilientPullBroker
 from shared.messaging.connect import NatsConnection
-from shared.messaging.errors import ConsumerLostError
+from shared.messaging.errors import ConsumerLostError, PublishUnknownError
 from shared.messaging.publisher import Publisher
 from shared.messaging.streams import ensure_consumer, ensure_streams
 from shared.messaging.task_format import encode_task
@@ -44,7 +45,17 @@ class Worker:
                 await body(check)
 
         self.seen: list[str] = []
-        self.broker = ResilientPullBroker(connection, publisher, CHECKS_STREAM, CONSUMER, ensure=ensure, batch=16)
+
+        async def keep(message: Msg, kind: str, reason: str) -> None:
+            if self.letters_fail:
+                raise PublishUnknownError("no answer")
+            self.letters.append((message.data, kind))
+
+        self.letters: list[tuple[bytes, str]] = []
+        self.letters_fail = False
+        self.broker = ResilientPullBroker(
+            connection, publisher, CHECKS_STREAM, CONSUMER, ensure=ensure, batch=16, dead_letters=keep
+        )
         self.task: AsyncTaskiqDecoratedTask[[dict[str, Any]], Any] = self.broker.register_task(run, name)
         self.finish = asyncio.Event()
         receiver = Receiver(self.broker, max_async_tasks=10, ack_type=AcknowledgeType.WHEN_EXECUTED)
@@ -113,7 +124,7 @@ async def test_a_task_kicked_by_taskiq_goes_to_the_subject_of_its_label_once(
     ],
     ids=["empty", "not text", "incomplete", "wrong type", "bad label"],
 )
-async def test_what_is_not_a_task_is_removed_counted_and_said(
+async def test_what_is_not_a_task_becomes_a_dead_letter_and_is_counted_and_said(
     body: bytes, connection: NatsConnection, publisher: Publisher
 ) -> None:
     async with working(connection, publisher) as worker:
@@ -121,9 +132,8 @@ async def test_what_is_not_a_task_is_removed_counted_and_said(
             await publisher.send("checks.eu.broken", body)
             await until_empty(connection)
         assert worker.broker.undecodable == 1
-        assert [entry["event"] for entry in logs if entry["log_level"] == "error"] == [
-            "message is not a task, removed"
-        ]
+        assert [entry["event"] for entry in logs if entry["log_level"] == "error"] == ["message is not a task"]
+        assert worker.letters == [(body, "undecodable")]
         await send(publisher, "good")
         await until(lambda: worker.seen == ["good"])
 
@@ -141,14 +151,32 @@ async def test_an_unknown_task_waits_for_a_worker_that_knows_it(
         assert old.seen == []
 
 
-async def test_a_task_that_nobody_ever_knows_is_removed_after_ten_deliveries(
+async def test_a_task_that_nobody_knows_for_long_becomes_a_dead_letter(
     connection: NatsConnection, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(broker_module, "UNKNOWN_TASK_DELAY_SECONDS", 0.02)
     async with working(connection, publisher) as worker:
+        worker.broker._unknown_patience = 0.5
         await send(publisher, "lost", task="no_such_task")
         await until_empty(connection)
-        assert worker.broker.unknown_tasks == 10
+        assert worker.broker.unknown_tasks > broker_module.UNKNOWN_TASK_DELIVERIES, (
+            "so many deliveries alone are no reason"
+        )
+        assert [kind for _, kind in worker.letters] == ["unknown_task"]
+
+
+async def test_a_message_stays_in_the_queue_until_its_dead_letter_is_kept(
+    connection: NatsConnection, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker_module, "UNKNOWN_TASK_DELAY_SECONDS", 0.02)
+    async with working(connection, publisher) as worker:
+        worker.letters_fail = True
+        await publisher.send("checks.eu.broken", b"no task")
+        await until(lambda: worker.broker.undecodable > 2)
+        assert await waiting_checks(connection) == 1
+        worker.letters_fail = False
+        await until_empty(connection)
+        assert worker.letters == [(b"no task", "undecodable")]
 
 
 async def test_a_running_task_finishes_after_the_stop_and_is_not_run_twice(
@@ -165,21 +193,6 @@ async def test_a_running_task_finishes_after_the_stop_and_is_not_run_twice(
             await first.listening
             await until_empty(connection)
             assert second.seen == []
-
-
-async def test_a_task_that_is_given_back_comes_again(connection: NatsConnection, publisher: Publisher) -> None:
-    workers: list[Worker] = []
-
-    async def give_back_once(check: dict[str, Any]) -> None:
-        if len(workers[0].seen) == 1:
-            await workers[0].broker.give_back(check["name"], delay=0.05)
-            raise asyncio.CancelledError  # ends the run without an acknowledgement
-
-    async with working(connection, publisher, body=give_back_once) as worker:
-        workers.append(worker)
-        worker.task.labels["ack_type"] = "manual"
-        await send(publisher, "again")
-        await until(lambda: worker.seen == ["again", "again"])
 
 
 async def test_an_idle_worker_stops_at_once_and_leaves_no_task(

@@ -9,9 +9,10 @@ import pytest
 
 from shared.contracts.names import CHECKS_STREAM, SCHEDULES_BUCKET
 from shared.messaging.connect import NatsConnection, connect
+from shared.messaging.declarations import bucket_stream, bucket_subject
 from shared.messaging.mirror import KeyValueMirror
 from shared.messaging.publisher import Publisher
-from shared.messaging.streams import bucket_stream, bucket_subject, ensure_consumer, ensure_streams
+from shared.messaging.streams import ensure_consumer, ensure_streams
 from shared.testing.nats import FlakyProxy, NatsServer
 from tests.integration.messaging.conftest import tolerates_unanswered_handshakes, until
 from tests.integration.messaging.reading import CONSUMER, reading, send_until_stored

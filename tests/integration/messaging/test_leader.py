@@ -20,8 +20,9 @@ from nats.js.api import PubAck
 
 from shared.contracts.names import LEADER_BUCKET, LEADER_KEY
 from shared.messaging.connect import NatsConnection, connect
+from shared.messaging.declarations import bucket_stream, bucket_subject
 from shared.messaging.leader import LeaderElection
-from shared.messaging.streams import bucket_stream, bucket_subject, ensure_streams
+from shared.messaging.streams import ensure_streams
 from shared.testing.nats import FlakyProxy, NatsServer
 from tests.integration.messaging.conftest import tolerates_unanswered_handshakes, until
 

@@ -16,9 +16,10 @@ from shared.contracts.names import LEADER_BUCKET, SCHEDULES_BUCKET
 from shared.messaging import mirror as mirror_module
 from shared.messaging.cancellation import is_cancelled
 from shared.messaging.connect import NatsConnection, connect
+from shared.messaging.declarations import bucket_stream, bucket_subject
 from shared.messaging.mirror import KeyValueMirror
 from shared.messaging.publisher import Publisher
-from shared.messaging.streams import bucket_stream, bucket_subject, ensure_streams
+from shared.messaging.streams import ensure_streams
 from shared.testing.nats import FlakyProxy, NatsServer
 from tests.integration.messaging.conftest import tolerates_unanswered_handshakes, until
 

@@ -11,10 +11,11 @@ from nats.aio.msg import Msg
 
 from shared.contracts.names import CHECKS_STREAM, RESULTS_STREAM
 from shared.messaging.connect import NatsConnection
+from shared.messaging.declarations import ACK_WAIT_SECONDS
 from shared.messaging.errors import ConsumerLostError
 from shared.messaging.publisher import Publisher
 from shared.messaging.pull import PullLoop
-from shared.messaging.streams import ACK_WAIT_SECONDS, ensure_consumer, ensure_recorder
+from shared.messaging.streams import ensure_consumer, ensure_recorder
 from shared.testing.nats import NatsServer
 from tests.integration.messaging.conftest import until
 from tests.integration.messaging.reading import CONSUMER, pull_loop, reading, send_until_stored

@@ -13,8 +13,9 @@ from structlog.testing import capture_logs
 
 from shared.contracts.names import CHECKS_STREAM, RESULTS_STREAM
 from shared.messaging.connect import NatsConnection, connect
+from shared.messaging.declarations import declared_streams
 from shared.messaging.errors import StreamMismatchError
-from shared.messaging.streams import declared_streams, ensure_consumer, ensure_recorder, ensure_streams
+from shared.messaging.streams import ensure_consumer, ensure_recorder, ensure_streams
 from shared.testing.nats import NatsServer
 
 

@@ -25,6 +25,9 @@ from shared.messaging.connect import NatsConnection
 from shared.messaging.publisher import Publisher
 from shared.messaging.pull import PullLoop
 from shared.messaging.streams import ensure_recorder
+from shared.tasks.dead_letters import DeadLetterDesk, message_of
+from shared.tasks.letter_box import LetterBox
+from shared.tasks.letters import EVERYTHING, DeadLetter
 from shared.testing.nats import NatsServer
 from shared.testing.postgres import PostgresServer
 from shared.testing.tocsin import eventually
@@ -73,6 +76,9 @@ class Desk:
 
         await eventually(f"{number} results are stored", enough, within=within)
 
+    async def dead_letters(self) -> list[DeadLetter]:
+        return list(await DeadLetterDesk(self._connection, self._publisher).page(EVERYTHING))
+
     async def queue_is_empty(self, within: float = 10.0) -> None:
         async def empty() -> bool:
             return (await self._connection.js.stream_info(names.RESULTS_STREAM)).state.messages == 0
@@ -86,8 +92,8 @@ async def recording(connection: NatsConnection, database: Database) -> AsyncIter
 
     await ensure()
     pull = PullLoop(connection, names.RESULTS_STREAM, names.RECORDER_CONSUMER, ensure=ensure, batch=1000)
-    async with pull:
-        recorder = Recorder(database, pull, clock)
+    async with pull, Publisher(connection) as publisher:
+        recorder = Recorder(database, pull, clock, LetterBox(publisher))
         task = asyncio.create_task(recorder.run())
         yield recorder
         task.cancel()
@@ -166,6 +172,7 @@ async def test_what_is_no_result_is_settled_and_does_not_stop_the_others(
     await desk.stored(1)
     await desk.queue_is_empty()
     assert recorder.refused == 1
+    assert [(letter.task, message_of(letter)) for letter in await desk.dead_letters()] == [("unreadable", payload)]
 
 
 @pytest.mark.parametrize("fault", ["number of attempts", "time"])
@@ -183,6 +190,9 @@ async def test_a_row_that_can_not_be_stored_is_set_aside_alone(
     await desk.stored(19)
     await desk.queue_is_empty()
     assert recorder.refused == 1
+    letters = await desk.dead_letters()
+    assert [letter.task for letter in letters] == ["store_result"]
+    assert msgspec.json.decode(message_of(letters[0]), type=ResultBatch).results == (batch[7],)
 
 
 async def test_results_of_monitors_that_are_gone_are_settled(

@@ -14,10 +14,11 @@ from shared.contracts.wire import RunSpec, Schedule
 from shared.db.session import Database
 from shared.domain.clock import SystemClock
 from shared.messaging.connect import NatsConnection
+from shared.messaging.declarations import bucket_stream, bucket_subject
 from shared.messaging.errors import MessagingError
 from shared.messaging.mirror import KeyValueMirror
 from shared.messaging.publisher import Publisher
-from shared.messaging.streams import bucket_stream, bucket_subject, ensure_streams
+from shared.messaging.streams import ensure_streams
 from shared.services.schedules import Reconciler, ScheduleRelay
 from shared.testing.nats import NatsServer
 from shared.testing.tocsin import eventually
@@ -147,7 +148,13 @@ async def test_a_deleted_bucket_is_filled_again(
     await relay.relay_once()
     await holds(mirror, *monitor_ids)
     await connection.js.delete_stream(bucket_stream(SCHEDULES_BUCKET))
-    tasks = [asyncio.create_task(part) for part in (relay.run(), reconciler.run(every_seconds=1.0))]
+
+    async def reconcile_often() -> None:
+        while True:
+            await reconciler.reconcile()
+            await asyncio.sleep(1.0)
+
+    tasks = [asyncio.create_task(part) for part in (relay.run(), reconcile_often())]
     await holds(mirror)
 
     async def restored() -> bool:

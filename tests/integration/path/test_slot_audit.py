@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -13,8 +14,11 @@ from shared.domain.clock import SystemClock, to_datetime, to_milliseconds
 from shared.domain.errors import MissedReason
 from shared.domain.result import CheckVerdict, ResultStatus
 from shared.domain.slots import Cadence, slots_between
+from shared.jobs.context import JobContext
+from shared.jobs.periodic import specification_of
+from shared.services.platform_jobs import ApiJobs
 from shared.services.recording import record
-from shared.services.slot_audit import SlotAuditor, audit_since
+from shared.services.slot_audit import SlotAuditor, account, audit_latest, audit_since
 from tests.integration.path.conftest import Tenant
 
 UP = CheckVerdict(ResultStatus.UP)
@@ -31,7 +35,8 @@ class Story:
 
     async def store(self, *slots: int) -> None:
         async with self.database.system() as session:
-            await record(session, [ResultMessage(self.monitor_id, 1, "default", slot, slot, UP) for slot in slots])
+            messages = [ResultMessage(self.monitor_id, 1, "default", slot, slot, UP) for slot in slots]
+            await record(session, messages, max(slots))
 
     async def missed(self) -> list[tuple[int, str]]:
         query = text("SELECT scheduled_at, error_kind FROM check_results WHERE status = 'missed' ORDER BY 1")
@@ -59,21 +64,46 @@ async def story(tenant: Tenant) -> Story:
     return story
 
 
-def auditor(story: Story, reasons: dict[str, MissedReason] | None = None) -> SlotAuditor:
-    return SlotAuditor(story.database, clock, lambda: reasons or {})
+async def audit(story: Story, reasons: dict[str, MissedReason] | None = None) -> None:
+    """Audit the last half hour, and account for what is missing."""
+    async with story.database.system() as session:
+        await account(session, await audit_latest(session, LENGTH, clock.now_ms()), reasons or {})
+
+
+async def run_the_job(story: Story, checkpoint: dict[str, Any] | None = None) -> JobContext:
+    """One run of the job; answers its context, whose checkpoint is what it committed."""
+    async with story.database.system() as session:
+        await session.execute(
+            text("""
+            INSERT INTO jobs (name, every_seconds, silence_after_seconds, runs_in, schedule_id, registered_at)
+            VALUES ('audit_slots', 60, 600, 'api', gen_random_uuid(), now()) ON CONFLICT DO NOTHING
+        """)
+        )
+    context = JobContext(
+        specification_of(ApiJobs.audit_slots),
+        story.database,
+        clock,
+        due_at_ms=clock.now_ms(),
+        fence=0,
+        checkpoint=checkpoint,
+        holds_lock=lambda: True,
+    )
+    await SlotAuditor(dict, retention_days=90).audit(context)
+    return context
 
 
 async def test_complete_books_balance(story: Story) -> None:
     await story.store(*story.slots)
     assert await story.unaccounted() == []
-    assert await auditor(story).audit_once(LENGTH) == 0
+    await audit(story)
+    assert await story.missed() == []
 
 
 async def test_lost_slots_are_named_and_stored_as_missed(story: Story) -> None:
     lost = [story.slots[0], story.slots[40], story.slots[-1]]
     await story.store(*(slot for slot in story.slots if slot not in lost))
     assert await story.unaccounted() == lost
-    assert await auditor(story).audit_once(LENGTH) == 3
+    await audit(story)
     assert await story.missed() == [(slot, "scheduler_gap") for slot in lost]
     assert await story.unaccounted() == []
 
@@ -82,19 +112,33 @@ async def test_a_day_in_which_nothing_ran_is_accounted_for(story: Story) -> None
     async with story.database.system() as session:
         query = text("UPDATE schedule_periods SET starts_at = now() - interval '3 hours'")
         await session.execute(query)
-    assert await auditor(story).catch_up() > 3 * 360 - len(story.slots) - 10
+    context = await run_the_job(story)
+    assert len(await story.missed()) > 3 * 360 - 20
     assert await story.unaccounted() == []
+    assert context.checkpoint is not None
+    assert clock.now_ms() - context.checkpoint["audited_until_ms"] < MINUTES
+
+
+async def test_an_outage_of_any_length_is_accounted_for_from_the_checkpoint_on(story: Story) -> None:
+    async with story.database.system() as session:
+        await session.execute(text("UPDATE schedule_periods SET starts_at = now() - interval '10 days'"))
+        await session.execute(text("UPDATE schedule_periods SET interval_ms = 600000"))
+    days = clock.now_ms() - 9 * 24 * 60 * MINUTES
+    await run_the_job(story, {"audited_until_ms": days})
+    missed = [slot for slot, _ in await story.missed()]
+    assert len(missed) in range(9 * 144 - 3, 9 * 144 + 3)
+    assert abs(missed[0] - days) < 40 * MINUTES
 
 
 async def test_the_reason_is_the_regions(story: Story) -> None:
     await story.store(*story.slots[1:])
-    await auditor(story, {"default": MissedReason.WORKER_GAP}).audit_once(LENGTH)
+    await audit(story, {"default": MissedReason.WORKER_GAP})
     assert await story.missed() == [(story.slots[0], "worker_gap")]
 
 
 async def test_a_result_that_comes_after_all_replaces_the_record(story: Story) -> None:
     await story.store(*story.slots[1:])
-    await auditor(story).audit_once(LENGTH)
+    await audit(story)
     await story.store(story.slots[0])
     assert await story.missed() == []
 

@@ -14,8 +14,9 @@ from shared.contracts.wire import Progress
 from shared.db.session import Database
 from shared.domain.clock import SystemClock
 from shared.messaging.connect import NatsConnection
+from shared.messaging.declarations import bucket_subject
 from shared.messaging.publisher import Publisher
-from shared.messaging.streams import bucket_subject, ensure_consumer
+from shared.messaging.streams import ensure_consumer
 from shared.services.watchdog import Watchdog
 from shared.testing.nats import NatsServer
 from shared.testing.tocsin import eventually

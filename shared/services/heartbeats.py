@@ -1,0 +1,188 @@
+"""Heartbeat monitors: their tokens, and the judging of their pings.
+
+A verdict becomes a result like any other, in the transaction that takes the pings and moves the deadline: it is
+there exactly once, whoever judges and whatever crashes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date, timedelta
+from hashlib import sha256
+
+import msgspec
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from shared.contracts.sealing import Sealer
+from shared.contracts.wire import ResultMessage
+from shared.db.errors import is_missing_partition
+from shared.db.models import Monitor
+from shared.db.repositories import heartbeats
+from shared.db.repositories.heartbeats import HeartbeatRow
+from shared.db.repositories.results import ensure_partitions
+from shared.db.repositories.state import Turn, lock_states, save_states, write_turns
+from shared.db.session import Database
+from shared.domain.clock import Clock, to_datetime
+from shared.domain.heartbeat import HeartbeatCheck
+from shared.domain.heartbeat_rules import (
+    HeartbeatState,
+    Judgement,
+    Reception,
+    evaluate,
+    first_state,
+    next_deadline_ms,
+)
+from shared.domain.result import ResultStatus
+from shared.domain.state import MonitorState, MonitorStatus
+from shared.services.recording import record
+
+log = structlog.get_logger(__name__)
+
+KIND = "heartbeat"
+UNKNOWN = MonitorStatus.UNKNOWN
+EVERY_SECONDS = 0.5
+TIDY_SECONDS = 3600.0
+KEPT = timedelta(days=30)
+_BATCH = 500
+_PINGS = 5000
+
+
+_states = msgspec.json.Decoder(HeartbeatState)
+
+
+def token_hash(token: str) -> bytes:
+    """What a token is looked up by: equal work for known and unknown ones, and no token in any index."""
+    return sha256(token.encode()).digest()
+
+
+async def begin(session: AsyncSession, monitor: Monitor, sealer: Sealer, now_ms: int) -> None:
+    """Expect pings from now on; the first time the monitor gets its token."""
+    spec = HeartbeatCheck.model_validate(monitor.check_spec)
+    state = first_state(spec, now_ms)
+    deadline = next_deadline_ms(spec, state)
+    token = secrets.token_urlsafe(24)
+    await heartbeats.begin(
+        session,
+        monitor.id,
+        monitor.organisation_id,
+        token_hash=token_hash(token),
+        token=sealer.encrypt(token.encode()).decode(),
+        state=_encoded(state),
+        deadline=None if deadline is None else to_datetime(deadline),
+    )
+
+
+class HeartbeatJudge:
+    """Judges what was received, and what was not; any number of processes may run one."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database, self._clock = database, clock
+        self._tidied_at: float | None = None
+        self._days: set[date] = set()
+        self.last_success = clock.monotonic()
+
+    async def run(self) -> None:
+        """Judge twice a second until cancelled; what fails is done by the next round."""
+        while True:
+            is_full = False
+            try:
+                is_full = await self.judge_once() == _BATCH
+                await self._tidy()
+                self.last_success = self._clock.monotonic()
+            except (SQLAlchemyError, OSError) as error:
+                log.warning("heartbeats could not be judged", error=str(error).partition("\n")[0])
+            if not is_full:
+                await asyncio.sleep(EVERY_SECONDS)
+
+    async def judge_once(self) -> int:
+        """Judge one batch; answers how many heartbeats were looked at."""
+        try:
+            async with self._database.system() as session:
+                return await self._judge(session)
+        except SQLAlchemyError as error:
+            if not is_missing_partition(error) or not await self._make_room():
+                raise
+            return _BATCH
+
+    async def _judge(self, session: AsyncSession) -> int:
+        now_ms = self._clock.now_ms()
+        rows = await heartbeats.take(session, to_datetime(now_ms), limit=_BATCH, pings=_PINGS)
+        if not rows:
+            return 0
+        pings = await heartbeats.take_pings(session, [row.monitor_id for row in rows])
+        states = {row.monitor_id: _states.decode(row.state) for row in rows}
+        since = min(_looks_back_to(state, now_ms) for state in states.values())
+        reception = Reception(tuple(await heartbeats.received_since(session, to_datetime(since))))
+        saved, results = [], []
+        for row in rows:
+            state, deadline = states[row.monitor_id], None
+            if not row.paused:
+                spec = HeartbeatCheck.model_validate_json(row.check_spec)
+                state, found = evaluate(spec, state, pings.get(row.monitor_id, []), now_ms, reception)
+                deadline = next_deadline_ms(spec, state)
+                results += [_result(row, judgement) for judgement in found]
+            saved.append((row.monitor_id, _encoded(state), None if deadline is None else to_datetime(deadline)))
+        await heartbeats.save(session, saved)
+        if results:
+            self._days = {to_datetime(result.slot_ms).date() for result in results}
+            await record(session, results, now_ms)
+            await _mark_unknown(session, results)
+        return len(rows)
+
+    async def _make_room(self) -> bool:
+        """Create missing days: pings may wait, and deadlines lie, further back than partitions are made ready."""
+        async with self._database.system() as session:
+            return await ensure_partitions(session, self._days) > 0
+
+    async def _tidy(self) -> None:
+        now = self._clock.monotonic()
+        if self._tidied_at is None or now - self._tidied_at >= TIDY_SECONDS:
+            async with self._database.system() as session:
+                await heartbeats.forget(session, to_datetime(self._clock.now_ms()) - KEPT)
+            self._tidied_at = now
+
+
+def _encoded(state: HeartbeatState) -> str:
+    return msgspec.json.encode(state).decode()
+
+
+def _looks_back_to(state: HeartbeatState, now_ms: int) -> int:
+    """From when on it matters whether pings could be received."""
+    expected = now_ms if state.expected_ms is None else state.expected_ms
+    return min((now_ms, expected, *(run.started_ms for run in state.runs)))
+
+
+def _result(row: HeartbeatRow, judgement: Judgement) -> ResultMessage:
+    return ResultMessage(
+        monitor_id=row.monitor_id,
+        revision=row.revision,
+        region=row.region,
+        slot_ms=judgement.slot_ms,
+        started_at_ms=judgement.started_ms,
+        verdict=judgement.verdict,
+    )
+
+
+async def _mark_unknown(session: AsyncSession, results: Sequence[ResultMessage]) -> None:
+    """Turn monitors unknown whose newest result says that a ping may have been lost; incidents stay as they are."""
+    newest = {result.monitor_id: result for result in results}
+    blind = [key for key, result in newest.items() if result.verdict.status is ResultStatus.MISSED]
+    if not blind:
+        return
+    rows = [row for row in (await lock_states(session, blind)).values() if row.state.status is not UNKNOWN]
+    unknown = [replace(row, state=_unknown(row.state, newest[row.monitor_id].slot_ms)) for row in rows]
+    await save_states(session, unknown)
+    shown = [row for row in unknown if row.state.overlay is None]
+    await write_turns(
+        session,
+        [Turn(row.organisation_id, row.monitor_id, UNKNOWN, row.state.status_since_ms) for row in shown],
+    )
+
+
+def _unknown(state: MonitorState, since_ms: int) -> MonitorState:
+    return replace(state, status=UNKNOWN, status_since_ms=max(since_ms, state.status_since_ms))
