@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from cli.check_target import fields_of
 from cli.errors import UsageError
-from shared.domain.checks import AnyCheck, CheckKind, CheckSpec, HttpCheck, HttpStepsCheck
+from shared.domain.checks import AnyCheck, CheckKind, CheckSpec, HeartbeatCheck, HttpCheck, HttpStepsCheck
 from shared.domain.monitor import MonitorSpec, RunOptions
 
 _SPEC: TypeAdapter[AnyCheck] = TypeAdapter(CheckSpec)
@@ -117,9 +117,12 @@ def from_file(path: Path) -> list[Job]:
     if isinstance(document, dict) and "monitors" in document:
         document = document["monitors"]
     entries = document if isinstance(document, list) else [document]
-    if not entries:
-        raise UsageError(f"{path}: there is no monitor in it")
-    return [_entry(entry, f"{path}: monitor {number}") for number, entry in enumerate(entries, 1)]
+    jobs = [_entry(entry, f"{path}: monitor {number}") for number, entry in enumerate(entries, 1)]
+    # A file of all monitors may hold some that report by themselves: there is nothing to run.
+    runnable = [job for job in jobs if not isinstance(job.check, HeartbeatCheck)]
+    if not runnable:
+        raise UsageError(f"{path}: there is no monitor in it that can be checked")
+    return runnable
 
 
 def _entry(entry: Any, where: str) -> Job:

@@ -2,40 +2,42 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 Destination = tuple[str, str]
 
 _URLS = frozenset({"url", "token_url", "base_url"})
-# Who answers for a name decides where it leads, and so do variables that a URL may be made of.
-_PLACES = frozenset({"host", "port", "resolver", "variables"})
+# Who answers for a name decides where it leads.
+_PLACES = frozenset({"host", "port", "resolver"})
+_VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 
 def destinations(document: Mapping[str, Any]) -> frozenset[Destination]:
-    """The origin of each URL (its path may change), and the hosts, resolvers and variables of a stored document."""
-    return frozenset(_destinations(document))
+    """The origin of each URL (its path may change), and the hosts and resolvers of a stored document.
+
+    Variables of the document that a URL is made of are filled in; others stay as they are written.
+    """
+    return frozenset(_destinations(document, document.get("variables") or {}))
 
 
-def _destinations(part: Any) -> Iterator[Destination]:
+def _destinations(part: Any, variables: Mapping[str, str]) -> Iterator[Destination]:
     if isinstance(part, list):
         for member in part:
-            yield from _destinations(member)
+            yield from _destinations(member, variables)
     elif isinstance(part, Mapping):
         for name, value in part.items():
             if name in _URLS and value:
-                yield name, _origin(value) if isinstance(value, str) else repr(value)  # a sealed URL
+                yield "url", _origin(value, variables) if isinstance(value, str) else repr(value)  # a sealed URL
             elif name in _PLACES and value:
                 yield name, repr(value)
             else:
-                yield from _destinations(value)
+                yield from _destinations(value, variables)
 
 
-def _origin(url: str) -> str:
-    scheme, found, rest = url.partition("://")
-    if not found:
-        return url
-    authority = rest
-    for end in "/?#":
-        authority = authority.partition(end)[0]
+def _origin(url: str, variables: Mapping[str, str]) -> str:
+    filled = _VARIABLE.sub(lambda found: variables.get(found[1], found[0]), url)
+    scheme, _, rest = filled.partition("://")
+    authority = re.split(r"[/?#\\]", rest, maxsplit=1)[0]
     return f"{scheme}://{authority.rpartition('@')[2]}".lower()

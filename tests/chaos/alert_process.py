@@ -1,55 +1,54 @@
-"""A relay or a notifier as a process of its own that SIGKILLs itself right after, or right before, a named step."""
+"""The recorder, the relay and the notifier as processes of their own, each of which may die at a step."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import multiprocessing
 import os
-import signal
-from collections.abc import Callable
-from dataclasses import dataclass
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any
+from multiprocessing.context import ForkServerProcess
 
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from monitoring_worker import recorder as recorder_module
+from monitoring_worker.recorder import Recorder
+from monitoring_worker.sweeping import IncidentSweeper
 from shared.channels.tools import build_tools
+from shared.contracts import names
 from shared.contracts.sealing import Sealer
-from shared.db.repositories import channels, deliveries, escalations, outbox
+from shared.contracts.wire import ResultMessage
+from shared.db.engine import PoolOptions
 from shared.db.session import Database
+from shared.domain import mass_failure
 from shared.domain.clock import SystemClock
 from shared.http.guard import AddressPolicy
-from shared.messaging.connect import connect
+from shared.messaging.connect import NatsConnection, connect
 from shared.messaging.publisher import Publisher
-from shared.messaging.streams import ensure_streams
-from shared.services import alerting, delivering
+from shared.messaging.pull import PullLoop
+from shared.messaging.streams import ensure_recorder, ensure_streams
+from shared.services import alerting, delivering, incident_ledger
 from shared.services.alerting import AlertRelay
 from shared.services.delivering import NOTIFICATIONS, Notifier, TaskDeliveryQueue
+from shared.services.recording import record
+from shared.tasks.letter_box import LetterBox
 from shared.tasks.queue import TaskQueue
 from shared.tasks.worker import TaskWorker
+from tests.chaos.steps import Fuse
 
 SECRET_KEY = "k" * 32
+GATE = 4711
+"""A lock in the database: whoever holds it holds up every recorder that is behind it."""
+RECORDER_PREFETCH = 50
 
-# Each names a step; its process dies before or after it.
-STEPS: dict[str, tuple[Any, str]] = {
-    "relay: take changes": (escalations, "take_transitions"),
-    "relay: lock incidents": (escalations, "lock_incidents"),
-    "relay: write deliveries": (deliveries, "add"),
-    "relay: move the incident on": (escalations, "save_progress"),
-    "relay: delete changes": (outbox, "delete"),
-    "relay: take deliveries": (deliveries, "take_due"),
-    "relay: hand to the queue": (TaskQueue, "send"),
-    "relay: mark as handed over": (deliveries, "mark_queued"),
-    "relay: look": (AlertRelay, "look_once"),
-    "notifier: lock the delivery": (deliveries, "lock"),
-    "notifier: claim": (deliveries, "claim"),
-    "notifier: claim committed": (Notifier, "_claim"),
-    "notifier: send": (delivering, "deliver"),
-    "notifier: settle": (deliveries, "settle"),
-    "notifier: note the channel": (channels, "note_outcome"),
-    "notifier: call the next": (deliveries, "release_next"),
-    "notifier: write the timeline": (deliveries, "note_on_incident"),
-    "notifier: outcome committed": (Notifier, "_record"),
-    "notifier: task done": (Notifier, "deliver"),
-}
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(["tests.chaos.alert_process"])
 
 
 @dataclass(frozen=True)
@@ -63,40 +62,55 @@ class Orders:
     count: int = 1
 
 
-def _arm(orders: Orders) -> None:
-    if orders.step is None:
-        return
-    owner, name = STEPS[orders.step]
-    original: Callable[..., Any] = getattr(owner, name)
-    left = orders.count
+class Part:
+    """One of the processes: killed at a step, then started anew."""
 
-    @functools.wraps(original)
-    async def deadly(*arguments: Any, **keywords: Any) -> Any:
-        nonlocal left
-        left -= 1
-        if left == 0 and not orders.after:
-            os.kill(os.getpid(), signal.SIGKILL)
-        try:
-            return await original(*arguments, **keywords)
-        finally:
-            if left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+    def __init__(self, name: str, work: Callable[[Orders], None], orders: Orders) -> None:
+        self.name, self._work, self._orders = name, work, orders
+        self._process: ForkServerProcess | None = None
+        self.deaths: Counter[str] = Counter()
 
-    setattr(owner, name, deadly)
+    @property
+    def is_alive(self) -> bool:
+        return self._process is not None and self._process.is_alive()
+
+    def start(self, step: str | None = None, *, after: bool = True, count: int = 1) -> None:
+        orders = replace(self._orders, step=step, after=after, count=count)
+        self._process = _context.Process(target=self._work, args=(orders,), daemon=True)
+        self._process.start()
+
+    async def dies(self, seconds: float) -> bool:
+        """Wait for the end; False when the step was not reached in time: then it is killed wherever it is."""
+        began = time.monotonic()
+        while self.is_alive and time.monotonic() - began < seconds:  # noqa: ASYNC110 it is a process
+            await asyncio.sleep(0.01)
+        died = not self.is_alive
+        self.stop()
+        return died
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._process = None
 
 
-def _hurry() -> None:
-    """Claims and hand-overs run out within moments, so that two hundred rounds end today."""
+def _prepare(orders: Orders) -> None:
+    """Claims, holds and hand-overs run out within moments, so that two hundred rounds end today."""
     delivering.CLAIM = timedelta(seconds=1.5)
     delivering.AGAIN = timedelta(seconds=1)
     delivering.BLOCKED = timedelta(seconds=2)
     alerting.AGAIN_SECONDS = 3.0
+    recorder_module.LINGER_SECONDS = 0.1
+    mass_failure.HOLD_MS = 300
+    incident_ledger.HOLD_MS = 300  # type: ignore[attr-defined]  # the ledger's own name for it
+    if orders.step is not None:
+        Fuse(orders.step, after=orders.after, count=orders.count)
 
 
 def relay(orders: Orders) -> None:
     """The part of the API process that turns incidents into tasks."""
-    _hurry()
-    _arm(orders)
+    _prepare(orders)
     asyncio.run(_relay(orders))
 
 
@@ -113,8 +127,7 @@ async def _relay(orders: Orders) -> None:
 
 def notifier(orders: Orders) -> None:
     """The part of a worker that sends."""
-    _hurry()
-    _arm(orders)
+    _prepare(orders)
     asyncio.run(_notifier(orders))
 
 
@@ -129,3 +142,48 @@ async def _notifier(orders: Orders) -> None:
         worker = TaskWorker(connection, publisher, clock)
         worker.add(NOTIFICATIONS, Notifier(database, Sealer([SECRET_KEY]), tools, clock))
         await worker.listen(asyncio.Event())
+
+
+def recorder(orders: Orders) -> None:
+    """The part of a worker that stores results, and the sweep of alerts that wait."""
+    _prepare(orders)
+    asyncio.run(_record(orders))
+
+
+def ten_recorders(orders: Orders) -> None:
+    """Ten of them in one process, each with one result in hand and all behind the gate."""
+    _prepare(orders)
+    recorder_module.BATCH = 1
+    recorder_module.record = _behind_the_gate  # type: ignore[attr-defined]  # the name under which it calls it
+    asyncio.run(_record(orders, recorders=10, prefetch=1))
+
+
+async def _record(orders: Orders, recorders: int = 1, prefetch: int = RECORDER_PREFETCH) -> None:
+    clock = SystemClock()
+    connection = await connect([orders.nats_url], name="recorder", buffer_writes=True)
+    pool = PoolOptions(size=recorders + 4)
+    async with AsyncExitStack() as stack:
+        database = await stack.enter_async_context(
+            Database(orders.database_url, application_name=f"recorder-{os.getpid()}", pool=pool)
+        )
+        letters = LetterBox(await stack.enter_async_context(Publisher(connection)))
+        ensure = functools.partial(_ensure, connection)
+        await ensure()
+        work: list[Awaitable[None]] = [IncidentSweeper(database, clock).run()]
+        for _ in range(recorders):
+            pull = PullLoop(
+                connection, names.RESULTS_STREAM, names.RECORDER_CONSUMER, ensure=ensure, batch=prefetch
+            )
+            await stack.enter_async_context(pull)
+            work.append(Recorder(database, pull, clock, letters).run())
+        await asyncio.gather(*work)
+
+
+async def _ensure(connection: NatsConnection) -> None:
+    await ensure_streams(connection.js)
+    await ensure_recorder(connection.js)
+
+
+async def _behind_the_gate(session: AsyncSession, messages: Sequence[ResultMessage], now_ms: int) -> int:
+    await session.execute(text("SELECT pg_advisory_xact_lock_shared(:gate)"), {"gate": GATE})
+    return await record(session, messages, now_ms)

@@ -1,70 +1,49 @@
-"""SIGKILL of the relay and of the notifier at every step: each transition is told, once or marked.
+"""SIGKILL of the recorder, the relay and the notifier at every step: each transition is told, once or marked.
 
-A step that died is followed by a fresh process, as a supervisor would start it. Incidents open and end all the
-while, at two channels.
+Results come in through the queue all the while, incidents open and end, and two channels are told. A process that
+died is followed by a fresh one, as a supervisor would start it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import random
-import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
-from contextlib import AsyncExitStack
-from multiprocessing.context import ForkServerProcess
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import chain, cycle, islice, zip_longest
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from shared.contracts.names import RESULTS_STREAM
 from shared.db.session import Database
+from shared.messaging.connect import NatsConnection
+from shared.messaging.publisher import Publisher
 from shared.testing.nats import NatsServer
 from tests.chaos import alert_process
-from tests.chaos.alert_process import STEPS, Orders
+from tests.chaos.alert_process import Orders, Part
+from tests.chaos.outages import Outages, connected
+from tests.chaos.steps import STEPS
 from tests.integration.alerting.conftest import Scene, eventually
 from tests.integration.channels.sinks import HttpSink
 from tests.integration.db.tenants import add_organisation
 
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["tests.chaos.alert_process"])
+WITHIN_SECONDS = 20.0
+MONITORS = 4
+NOT_REACHED = "elsewhere, the step was not reached"
+IN_PASSING = "elsewhere, to make room for the next"
 
-
-class Part:
-    """The relay or the notifier: killed at a step, then started anew."""
-
-    def __init__(self, name: str, work: Callable[[Orders], None], orders: Orders) -> None:
-        self.name, self._work, self._orders = name, work, orders
-        self._process: ForkServerProcess | None = None
-        self.deaths: Counter[str] = Counter()
-
-    def start(self, step: str | None = None, *, after: bool = True, count: int = 1) -> None:
-        orders = Orders(self._orders.database_url, self._orders.nats_url, step, after, count)
-        self._process = _context.Process(target=self._work, args=(orders,), daemon=True)
-        self._process.start()
-
-    async def dies(self, seconds: float) -> bool:
-        """Wait for the end; False when the step was not reached in time: then it is killed wherever it is."""
-        assert self._process is not None
-        began = time.monotonic()
-        while self._process.is_alive() and time.monotonic() - began < seconds:  # noqa: ASYNC110 it is a process
-            await asyncio.sleep(0.01)
-        died = not self._process.is_alive()
-        self.stop()
-        return died
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.join()
-            self._process = None
+Heard = tuple[UUID, str]
+"""An incident and a transition."""
 
 
 @pytest.mark.chaos
 @pytest.mark.parametrize(
     "rounds",
     [
-        pytest.param(3, id="quick"),
+        pytest.param(9, id="quick"),
         pytest.param(200, id="whole", marks=[pytest.mark.whole, pytest.mark.timeout(3000)]),
     ],
 )
@@ -75,69 +54,120 @@ async def test_whatever_step_is_killed_each_transition_is_told_once_or_marked(
     print(f"seed {seed}")
     chance = random.Random(seed)
     scene = Scene(database, await add_organisation(database, "alice"))
-    orders = Orders(database_url, nats.url)
     async with AsyncExitStack() as stack:
-        sinks = [await stack.enter_async_context(HttpSink()) for _ in range(2)]
-        for sink in sinks:
-            await scene.add_channel(config={"url": sink.url})
-        relay = Part("relay", alert_process.relay, orders)
-        notifier = Part("notifier", alert_process.notifier, orders)
-        for part in (relay, notifier):
-            stack.callback(part.stop)
-        opened = await _rounds(rounds, chance, scene, relay, notifier)
-        await eventually(scene.has_settled, seconds=90)
-        transitions = _judge(sinks, opened, await scene.deliveries())
-        deaths = relay.deaths + notifier.deaths
-    marked = [row for row in await scene.deliveries() if row.possibly_duplicated]
+        sinks: dict[UUID, HttpSink] = {}
+        for _ in range(2):
+            sink = await stack.enter_async_context(HttpSink())
+            sinks[await scene.add_channel(config={"url": sink.url})] = sink
+        connection = await stack.enter_async_context(connected(nats))
+        outages = Outages(database, await stack.enter_async_context(Publisher(connection)), chance)
+        parts = await stack.enter_async_context(_parts(Orders(database_url, nats.url)))
+        await _rounds(rounds, chance, scene, parts, outages)
+        await eventually(lambda: _is_over(scene, outages, connection), seconds=90)
+        transitions = await _judge(sinks, outages, await scene.deliveries())
+    deaths = sum((part.deaths for part in parts.values()), Counter())
+    marked = sum(row.possibly_duplicated for row in await scene.deliveries())
     told = (
-        f"{sum(deaths.values())} kills at {len(deaths)} steps: {transitions} transitions at 2 channels, "
-        f"none lost, {len(marked)} marked as possibly sent twice"
+        f"{_told(deaths)}: {outages.results} results, {transitions} transitions at {len(sinks)} channels, "
+        f"none lost, {marked} marked as possibly sent twice"
     )
-    print(told)
+    print(told, *(f"{kills:4} {step}" for step, kills in sorted(deaths.items())), sep="\n")
     record_property("figure", f"Notifications, {told}.")
 
 
-async def _rounds(rounds: int, chance: random.Random, scene: Scene, relay: Part, notifier: Part) -> list[str]:
-    """Kill one of the two in each round; answers the incidents that were opened, each of which has ended."""
-    steps = sorted(STEPS)
-    opened: list[str] = []
-    monitors = [await scene.add_monitor() for _ in range(4)]
-    for number in range(rounds):
-        step = steps[number % len(steps)] if rounds >= len(steps) else chance.choice(steps)
-        victim, other = (relay, notifier) if step.startswith("relay") else (notifier, relay)
-        victim.start(step, after=chance.random() < 0.5, count=chance.randint(1, 3))
-        other.start()
-        incidents = [await scene.open(monitor) for monitor in chance.sample(monitors, 3)]
-        opened += [str(incident.id) for incident in incidents]
-        await asyncio.sleep(chance.uniform(0, 0.3))
-        for incident in incidents:
-            await scene.resolve(incident)
-        died = await victim.dies(seconds=10)
-        victim.deaths[step if died else "at any moment"] += 1
-        other.stop()
-    relay.start()
-    notifier.start()
-    return opened
+@asynccontextmanager
+async def _parts(orders: Orders) -> AsyncIterator[dict[str, Part]]:
+    works = (alert_process.recorder, alert_process.relay, alert_process.notifier)
+    parts = {work.__name__: Part(work.__name__, work, orders) for work in works}
+    try:
+        yield parts
+    finally:
+        for part in parts.values():
+            part.stop()
 
 
-def _judge(sinks: list[HttpSink], opened: list[str], rows: list[Any]) -> int:
-    marked = {(str(row.incident_id), row.event, str(row.channel_id)) for row in rows if row.possibly_duplicated}
+async def _rounds(
+    rounds: int, chance: random.Random, scene: Scene, parts: Mapping[str, Part], outages: Outages
+) -> None:
+    """Kill one of the three in each round, while monitors fail and recover; at the end all of them are well."""
+    monitors = [await scene.add_monitor(flap_window_seconds=0) for _ in range(MONITORS)]
+    async with asyncio.TaskGroup() as group:
+        for monitor in monitors:
+            group.create_task(outages.go_on(monitor))
+        for step, after in islice(_plan(chance), rounds):
+            victim = parts[_part_of(step)]
+            if victim.is_alive:
+                victim.stop()
+                victim.deaths[IN_PASSING] += 1
+            victim.start(step, after=after, count=chance.randint(1, 3))
+            _start_the_dead(parts)
+            died = await victim.dies(WITHIN_SECONDS)
+            victim.deaths[step if died else NOT_REACHED] += 1
+        _start_the_dead(parts)
+        outages.end()
+
+
+def _start_the_dead(parts: Mapping[str, Part]) -> None:
+    for part in parts.values():
+        if not part.is_alive:
+            part.start()
+
+
+def _plan(chance: random.Random) -> Iterator[tuple[str, bool]]:
+    """Each step, before it and after it, over and over; the three take turns as long as they can."""
+    ways = [(step, after) for step in STEPS for after in (False, True)]
+    chance.shuffle(ways)
+    by_part: dict[str, list[tuple[str, bool]]] = defaultdict(list)
+    for way in ways:
+        by_part[_part_of(way[0])].append(way)
+    return cycle(way for way in chain(*zip_longest(*by_part.values())) if way)
+
+
+def _part_of(step: str) -> str:
+    return step.partition(":")[0]
+
+
+async def _is_over(scene: Scene, outages: Outages, connection: NatsConnection) -> bool:
+    """Whether nothing is on its way any more: no result, no alert that waits, no delivery."""
+    waiting = (await connection.js.stream_info(RESULTS_STREAM)).state.messages
+    return not waiting and not await outages.is_waiting() and await scene.has_settled()
+
+
+async def _judge(sinks: Mapping[UUID, HttpSink], outages: Outages, rows: list[Any]) -> int:
+    """Everything that was demanded has become a transition, and each transition was told at each channel."""
+    assert await outages.stored() == outages.results
+    transitions = await outages.transitions()
+    demanded = {(each, word): n for each, n in outages.of.items() for word in ("opened", "resolved")}
+    assert Counter((row.monitor_id, row.transition) for row in transitions) == demanded
+    expected = Counter((row.incident_id, row.transition) for row in transitions)
+    assert set(expected.values()) == {1}, "an incident was opened or ended twice"
     assert {row.state for row in rows} == {"delivered"}
-    assert len(rows) == len(opened) * 2 * len(sinks)
-    doubles: list[tuple[str, str]] = []
-    for sink in sinks:
-        heard: dict[tuple[str, str], list[Any]] = defaultdict(list)
+    assert len(rows) == len(transitions) * len(sinks)
+    for channel, sink in sinks.items():
+        sent = [row for row in rows if row.channel_id == channel and row.possibly_duplicated]
+        marked = {(row.incident_id, row.event.removeprefix("incident.")) for row in sent}
+        heard: dict[Heard, list[Any]] = defaultdict(list)
         for arrival in sink.arrivals:
-            heard[arrival.json["data"]["incident"]["id"], arrival.json["type"]].append(arrival)
-        for incident in opened:
-            first = heard[incident, "incident.opened"]
-            last = heard[incident, "incident.resolved"]
-            assert first, f"the opening of {incident} was never told"
-            assert last, f"the end of {incident} was never told"
-            assert first[0].at <= last[0].at, f"the end of {incident} was told before its beginning"
-        for key, arrivals in heard.items():
-            assert len({arrival.headers["webhook-id"] for arrival in arrivals}) == 1, key
-            doubles += [key] * (len(arrivals) > 1)
-    for incident, event in doubles:
-        assert any(each[:2] == (incident, event) for each in marked), f"{event} of {incident} came twice, unmarked"
-    return len(opened) * 2
+            body = arrival.json
+            heard[UUID(body["data"]["incident"]["id"]), body["type"].removeprefix("incident.")].append(arrival)
+        assert expected.keys() - heard.keys() == set(), "never told"
+        assert heard.keys() - expected.keys() == set(), "told, and never happened"
+        _judge_channel(heard, marked)
+    return len(transitions)
+
+
+def _judge_channel(heard: Mapping[Heard, list[Any]], marked: set[Heard]) -> None:
+    for (incident, transition), arrivals in heard.items():
+        assert len({arrival.headers["webhook-id"] for arrival in arrivals}) == 1, (incident, transition)
+        assert len(arrivals) == 1 or (incident, transition) in marked, f"{transition} came twice, unmarked"
+        began = heard[incident, "opened"][0].at
+        assert began <= arrivals[0].at, f"the end of {incident} was told before its beginning"
+
+
+def _told(deaths: Counter[str]) -> str:
+    elsewhere = deaths[NOT_REACHED] + deaths[IN_PASSING]
+    at_steps = [kills for step, kills in deaths.items() if step in STEPS]
+    return (
+        f"{sum(at_steps)} kills at {len(at_steps)} steps ({min(at_steps)} to {max(at_steps)} at each) and "
+        f"{elsewhere} elsewhere ({deaths[NOT_REACHED]} because the step was not reached)"
+    )

@@ -146,6 +146,7 @@ def test_unusable_input_names_its_mend(arguments: tuple[str, ...], mend: str) ->
     [
         ("[", "not YAML"),
         ("[]", "no monitor"),
+        ("check: {kind: heartbeat, period_seconds: 60}", "no monitor in it that can be checked"),
         ("- 5", "mapping"),
         ("check: {kind: http, url: 'http://h/', methd: GET}", "methd"),
         ("- {url: 'http://h/'}\n- {url: 'ftp://h/'}", "monitor 2: url: the scheme"),

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator
 
-from shared.domain.checks import CheckSpec
+from shared.domain.checks import AnyCheck, CheckSpec, HeartbeatCheck
 from shared.domain.monitor import Region, RunOptions
 from shared.domain.region import region_problem
 
@@ -47,6 +47,13 @@ class Preview(RunOptions):
 
     check: CheckSpec
     region: Annotated[Region, Field(description="A worker of this region runs it.")] = "default"
+
+    @field_validator("check")
+    @classmethod
+    def _runnable(cls, check: AnyCheck) -> AnyCheck:
+        if isinstance(check, HeartbeatCheck):
+            raise ValueError("a heartbeat is not checked: it reports by itself")  # noqa: TRY004 pydantic's
+        return check
 
     @field_validator("region")
     @classmethod

@@ -54,7 +54,7 @@ AdminView = Annotated[View, Depends(_view_of_admin)]
 
 
 @router.get("", response_model=DeadLetterPage, summary="List dead letters")
-async def list_dead_letters(desk: Desk, view: ReadView, query: Annotated[DeadLetterQuery, Query()]) -> Response:
+async def list_dead_letters(view: ReadView, desk: Desk, query: Annotated[DeadLetterQuery, Query()]) -> Response:
     """Newest first, by the time they first failed."""
     before = read_id_cursor(query.cursor)
     letters = await desk.page(view, task=query.task, before=before, limit=query.limit + 1)
@@ -62,14 +62,14 @@ async def list_dead_letters(desk: Desk, view: ReadView, query: Annotated[DeadLet
 
 
 @router.get("/{letter_id}", response_model=DeadLetterRead, summary="Read a dead letter")
-async def get_dead_letter(desk: Desk, view: ReadView, letter_id: UUID) -> Response:
+async def get_dead_letter(view: ReadView, desk: Desk, letter_id: UUID) -> Response:
     """With every attempt and its error."""
     return json_response(letter_document(await desk.show(view, letter_id)))
 
 
 @router.post("/{letter_id}/replay", status_code=HTTPStatus.ACCEPTED, summary="Do it again")
 async def replay_dead_letter(
-    desk: Desk, view: AdminView, principal: Admin, once: IdempotencyDep, letter_id: UUID
+    view: AdminView, desk: Desk, principal: Admin, once: IdempotencyDep, letter_id: UUID
 ) -> Response:
     """The task is queued as if it were new, and the letter is gone; if it fails again, the letter is back."""
 
@@ -81,7 +81,7 @@ async def replay_dead_letter(
 
 
 @router.delete("/{letter_id}", status_code=HTTPStatus.NO_CONTENT, summary="Delete a dead letter")
-async def delete_dead_letter(desk: Desk, view: AdminView, letter_id: UUID) -> Response:
+async def delete_dead_letter(view: AdminView, desk: Desk, letter_id: UUID) -> Response:
     """What it stands for will not be done."""
     await desk.delete(view, letter_id)
     return Response(status_code=HTTPStatus.NO_CONTENT)

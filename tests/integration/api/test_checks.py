@@ -57,6 +57,13 @@ async def test_a_preview_stores_nothing(alice: Tenant, desk: PlayedDesk) -> None
     assert (await alice.client.get("/v1/monitors")).json()["items"] == []
 
 
+async def test_a_heartbeat_has_nothing_to_run(alice: Tenant) -> None:
+    preview = {"check": {"kind": "heartbeat", "period_seconds": 60}}
+    refused = await alice.client.post("/v1/checks", json=preview)
+    assert refused.status_code == 422
+    assert "reports by itself" in refused.text
+
+
 @pytest.mark.parametrize(
     ("error", "status", "code"),
     [(NoWorkerError("nobody in 'default'"), 503, "no_worker"), (RunTimeoutError("late"), 504, "run_timeout")],

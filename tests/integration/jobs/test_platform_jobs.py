@@ -52,7 +52,7 @@ def slot(name: str, age_seconds: float = 0.0, every_seconds: int = 3600) -> JobT
 
 async def test_every_job_of_the_workers_succeeds(runner: JobRunner, jobs: WorkerJobs) -> None:
     outcomes = [await runner.run(job) for job in jobs.all()]
-    assert [outcome.status for outcome in outcomes] == [JobStatus.SUCCEEDED] * 5
+    assert [outcome.status for outcome in outcomes] == [JobStatus.SUCCEEDED] * len(jobs.all())
 
 
 def test_what_watches_schedulers_and_workers_does_not_run_in_them() -> None:
