@@ -100,9 +100,12 @@ def suspect(worker: str, region: str, workers: Mapping[str, Sequence[Beat]], sta
 def has_passed(beats: Iterable[Beat], affected: int, still_failing: int) -> bool:
     """Whether the suspect sees again: half of what it failed recovered, or most of what it looks at is well.
 
-    ``beats`` are those of the last few seconds.
+    ``beats`` are those of the last few seconds, without any from before its incident. While monitors still turn,
+    what was well is not counted: more of them are yet to be looked at.
     """
-    well = _well(beats)
+    well = 0
+    for beat in sorted(beats, key=lambda beat: beat.at_ms):
+        well = 0 if beat.turned else well + beat.well
     return still_failing * 2 <= affected or (well >= LEAST and well > 2 * still_failing)
 
 

@@ -55,8 +55,9 @@ class Sight:
 
 @dataclass(slots=True)
 class Memory:
-    """Since when each region's workers have taken nothing although checks wait, in milliseconds."""
+    """When the beat is due, and since when each region's workers have taken nothing although checks wait."""
 
+    beat_due_ms: int | None = None
     deaf_since: dict[str, int] = field(default_factory=dict)
     last: Mapping[str, Reader | None] = field(default_factory=dict)
 
@@ -65,7 +66,7 @@ def judge(sight: Sight, memory: Memory) -> dict[str, str | None]:
     """By part of the work, a sentence that says what is not being done, or None."""
     return {
         "dispatch": _dispatch(sight),
-        "beat": _beat(sight),
+        "beat": _beat(sight, memory),
         "results": _results(sight),
         "workers": _workers(sight, memory),
         "monitors": _monitors(sight),
@@ -79,9 +80,12 @@ def _dispatch(sight: Sight) -> str | None:
     return f"no scheduler has dispatched for {age / 1000:.0f} s" if age > STALLED_DISPATCH_MS else None
 
 
-def _beat(sight: Sight) -> str | None:
+def _beat(sight: Sight, memory: Memory) -> str | None:
+    if memory.beat_due_ms is None:  # a new installation has none yet
+        memory.beat_due_ms = sight.now_ms + LATE_BEAT_MS
     if sight.beat_ms is None:
-        return "the queue's own beat was never seen"
+        return "the queue's own beat is not there" if sight.now_ms > memory.beat_due_ms else None
+    memory.beat_due_ms = sight.now_ms
     age = sight.now_ms - sight.beat_ms
     return f"the queue's own beat is {age / 1000:.0f} s old" if age > LATE_BEAT_MS else None
 

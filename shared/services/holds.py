@@ -67,7 +67,8 @@ class _Bench:
     def end_what_has_passed(self) -> None:
         """Resolve the platform's incidents whose suspects see again; what still fails is told when it next does."""
         for suspect, failure in list(self._failures.items()):
-            recent = [beat for beat in self._beats_of(suspect) if beat.at_ms >= self._now_ms - RECENT_MS]
+            since = max(failure.incident.opened_at_ms, self._now_ms - RECENT_MS)
+            recent = [beat for beat in self._beats_of(suspect) if beat.at_ms >= since]
             if mass_failure.has_passed(recent, failure.affected, failure.still_failing):
                 del self._failures[suspect]
                 self._put(*machine.resolved(failure.incident, self._now_ms, self._now_ms))

@@ -37,6 +37,7 @@ PLATFORM_ALERT: Final = "platform_alert"
 MESSAGE_LIMIT: Final = 500
 LOOK_SECONDS: Final = 5.0
 OVER_AFTER_MS: Final = 60_000
+TELL_AFTER_SECONDS: Final = 10.0
 DEAD_LETTERS: Final = "dead letters: "
 
 Troubles = Callable[[], Awaitable[Mapping[str, str]]]
@@ -126,7 +127,7 @@ def watchdog_troubles(watchdog: Watchdog) -> Troubles:
     """Parts of the work that are not being done."""
 
     async def look() -> Mapping[str, str]:
-        return {f"watchdog: {part}": problem for part, problem in watchdog.alarms.items()}
+        return {f"watchdog: {part}": problem for part, problem in watchdog.lasting(TELL_AFTER_SECONDS).items()}
 
     return look
 

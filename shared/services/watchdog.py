@@ -40,12 +40,18 @@ class Watchdog:
         self._memory = Memory()
         self._beat_declared = float("-inf")
         self._told: dict[str, float] = {}
+        self._since: dict[str, float] = {}
         self.alarms: dict[str, str] = {}
         self.looked_at: float | None = None
 
     def reasons(self) -> dict[str, MissedReason]:
         """By region, why a slot was lost there, as far as it can be seen from here."""
         return dict.fromkeys(self._memory.deaf_since, MissedReason.WORKER_GAP)
+
+    def lasting(self, seconds: float) -> dict[str, str]:
+        """The alarms that have lasted so long: what ends by itself within a look or two need not wake anybody."""
+        now = self._clock.monotonic()
+        return {part: problem for part, problem in self.alarms.items() if now - self._since[part] >= seconds}
 
     async def run(self) -> None:
         """Look every five seconds, until cancelled."""
@@ -84,10 +90,11 @@ class Watchdog:
             metrics.watchdog_alarm.labels(part).set(problem is not None)
             if problem is None:
                 if self.alarms.pop(part, None):
-                    del self._told[part]
+                    del self._told[part], self._since[part]
                     log.info("watchdog: mended", part=part)
                 continue
             self.alarms[part] = problem
+            self._since.setdefault(part, now)
             if now - self._told.get(part, float("-inf")) >= REPEAT_SECONDS:
                 self._told[part] = now
                 log.error("watchdog", part=part, problem=problem)

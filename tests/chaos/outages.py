@@ -23,6 +23,7 @@ from shared.messaging.connect import NatsConnection, connect
 from shared.messaging.publisher import Publisher
 from shared.messaging.streams import ensure_streams
 from shared.testing.nats import NatsServer
+from shared.testing.tocsin import eventually
 
 UP = CheckVerdict(ResultStatus.UP)
 DOWN = CheckVerdict(ResultStatus.DOWN, error=CheckError(ErrorKind.CONNECT_REFUSED, "nothing listens"))
@@ -79,13 +80,12 @@ class Outages:
         self.results += 1
         for _ in range(self._chance.choice([1, 1, 1, 2])):
             await self._publisher.send(result_subject("default"), msgspec.json.encode(ResultBatch((message,))))
-        async with asyncio.timeout(60):
-            while await self._status(monitor_id) != verdict.status.value:  # noqa: ASYNC110 it is in a database
-                await asyncio.sleep(0.05)
 
-    async def _status(self, monitor_id: UUID) -> str:
-        async with self._database.system() as session:
-            return str(await session.scalar(_STATUS, {"id": monitor_id}))
+        async def is_recorded() -> bool:
+            async with self._database.system() as session:
+                return bool(await session.scalar(_STATUS, {"id": monitor_id}) == verdict.status.value)
+
+        await eventually(f"monitor {monitor_id} is {verdict.status.value}", is_recorded, within=60)
 
     async def stored(self) -> int:
         """How many results are in the database."""

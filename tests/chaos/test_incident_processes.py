@@ -23,10 +23,11 @@ from shared.messaging.connect import NatsConnection
 from shared.messaging.publisher import Publisher
 from shared.messaging.streams import ensure_recorder
 from shared.testing.nats import NatsServer
+from shared.testing.tocsin import eventually
 from tests.chaos import alert_process
 from tests.chaos.alert_process import GATE, Orders, Part
 from tests.chaos.outages import DOWN, UP, connected
-from tests.integration.alerting.conftest import Scene, eventually
+from tests.integration.alerting.conftest import Scene
 from tests.integration.db.tenants import add_organisation
 
 AT_ONCE = 20
@@ -61,12 +62,12 @@ class Crowd:
 
     async def come(self, publisher: Publisher, verdict: CheckVerdict) -> None:
         """Send them, let each be taken by another recorder, and open the gate when all stand behind it."""
-        await eventually(self._is_awaited)
+        await eventually("every recorder asks for a result", self._is_awaited, within=20)
         async with self._database.system() as session:
             await session.execute(_SHUT, {"gate": GATE})
             await asyncio.gather(*(self._send(publisher, message) for message in self._results(verdict)))
-            await eventually(self._is_complete)
-        await eventually(self._is_stored)
+            await eventually("all results are in hand", self._is_complete, within=20)
+        await eventually("all results are stored", self._is_stored, within=20)
 
     def _results(self, verdict: CheckVerdict) -> list[ResultMessage]:
         slots = [self._slot_ms + place for place in range(1, AT_ONCE + 1)]
@@ -128,7 +129,7 @@ async def test_two_recorder_processes_make_one_incident_of_twenty_results_at_onc
                 assert [row[0] for row in await crowd.rows(_TOLD)] == expected
     assert await crowd.rows(_INCIDENTS) == [("resolved", 0)] * rounds
     assert all(len(split) == 2 for split in crowd.splits), "one of the two did nothing"
-    await eventually(crowd.is_alone)
+    await eventually("the recorders are gone", crowd.is_alone, within=20)
     assert await crowd.rows(_DEADLOCKS) == [(0,)]
     told = (
         f"{rounds} rounds of {AT_ONCE} failures and {AT_ONCE} successes at once in two recorder processes: "

@@ -22,11 +22,12 @@ from shared.db.session import Database
 from shared.messaging.connect import NatsConnection
 from shared.messaging.publisher import Publisher
 from shared.testing.nats import NatsServer
+from shared.testing.tocsin import eventually
 from tests.chaos import alert_process
 from tests.chaos.alert_process import Orders, Part
 from tests.chaos.outages import Outages, connected
 from tests.chaos.steps import STEPS
-from tests.integration.alerting.conftest import Scene, eventually
+from tests.integration.alerting.conftest import Scene
 from tests.integration.channels.sinks import HttpSink
 from tests.integration.db.tenants import add_organisation
 
@@ -63,13 +64,15 @@ async def test_whatever_step_is_killed_each_transition_is_told_once_or_marked(
         outages = Outages(database, await stack.enter_async_context(Publisher(connection)), chance)
         parts = await stack.enter_async_context(_parts(Orders(database_url, nats.url)))
         await _rounds(rounds, chance, scene, parts, outages)
-        await eventually(lambda: _is_over(scene, outages, connection), seconds=90)
-        transitions = await _judge(sinks, outages, await scene.deliveries())
+        await eventually("all is told", lambda: _is_over(scene, outages, connection), within=90)
+        transitions, doubles = await _judge(sinks, outages, await scene.deliveries())
     deaths = sum((part.deaths for part in parts.values()), Counter())
+    if rounds >= 2 * len(STEPS):
+        assert deaths.keys() >= STEPS.keys(), "a step was never reached"
     marked = sum(row.possibly_duplicated for row in await scene.deliveries())
     told = (
         f"{_told(deaths)}: {outages.results} results, {transitions} transitions at {len(sinks)} channels, "
-        f"none lost, {marked} marked as possibly sent twice"
+        f"none lost, {doubles} told more than once, {marked} marked as possibly sent twice"
     )
     print(told, *(f"{kills:4} {step}" for step, kills in sorted(deaths.items())), sep="\n")
     record_property("figure", f"Notifications, {told}.")
@@ -133,8 +136,11 @@ async def _is_over(scene: Scene, outages: Outages, connection: NatsConnection) -
     return not waiting and not await outages.is_waiting() and await scene.has_settled()
 
 
-async def _judge(sinks: Mapping[UUID, HttpSink], outages: Outages, rows: list[Any]) -> int:
-    """Everything that was demanded has become a transition, and each transition was told at each channel."""
+async def _judge(sinks: Mapping[UUID, HttpSink], outages: Outages, rows: list[Any]) -> tuple[int, int]:
+    """All that was demanded has become a transition, and each transition was told at each channel.
+
+    Answers how many there were, and how many came more than once.
+    """
     assert await outages.stored() == outages.results
     transitions = await outages.transitions()
     demanded = {(each, word): n for each, n in outages.of.items() for word in ("opened", "resolved")}
@@ -143,6 +149,7 @@ async def _judge(sinks: Mapping[UUID, HttpSink], outages: Outages, rows: list[An
     assert set(expected.values()) == {1}, "an incident was opened or ended twice"
     assert {row.state for row in rows} == {"delivered"}
     assert len(rows) == len(transitions) * len(sinks)
+    doubles = 0
     for channel, sink in sinks.items():
         sent = [row for row in rows if row.channel_id == channel and row.possibly_duplicated]
         marked = {(row.incident_id, row.event.removeprefix("incident.")) for row in sent}
@@ -153,7 +160,8 @@ async def _judge(sinks: Mapping[UUID, HttpSink], outages: Outages, rows: list[An
         assert expected.keys() - heard.keys() == set(), "never told"
         assert heard.keys() - expected.keys() == set(), "told, and never happened"
         _judge_channel(heard, marked)
-    return len(transitions)
+        doubles += sum(len(arrivals) > 1 for arrivals in heard.values())
+    return len(transitions), doubles
 
 
 def _judge_channel(heard: Mapping[Heard, list[Any]], marked: set[Heard]) -> None:

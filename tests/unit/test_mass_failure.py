@@ -114,3 +114,8 @@ def test_the_region_is_suspected_when_all_of_its_workers_fail(
 )
 def test_when_a_mass_failure_is_over(well: int, affected: int, failing: int, *, expected: bool) -> None:
     assert has_passed(beats((0, well)), affected, failing) is expected
+
+
+def test_what_was_well_before_the_last_failure_does_not_end_it() -> None:
+    assert not has_passed(beats((0, 200), (40, 10), (35, 12)), 75, 75)
+    assert has_passed(beats((40, 10), (0, 90), (0, 90)), 75, 75)
