@@ -9,42 +9,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
 
 import structlog
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
-from nats.js.errors import APIError, NotFoundError
 
 from shared.contracts.names import LEADER_BUCKET, LEADER_KEY
 from shared.domain.clock import Clock, SystemClock
 from shared.messaging.cancellation import is_cancelled
 from shared.messaging.connect import NatsConnection, describe
-from shared.messaging.declarations import bucket_stream, bucket_subject
 from shared.messaging.errors import MessagingError
+from shared.messaging.owned_key import OPERATION, KeyRecord, OwnedKey
 
 LeaderListener = Callable[[bool, str], None]
 
-_EXPECTED_SEQUENCE: Final = "Nats-Expected-Last-Subject-Sequence"
-_OPERATION: Final = "KV-Operation"
-_EXPIRY_MARKER: Final = "Nats-Marker-Reason"
-_WRONG_SEQUENCE: Final = (10071, 10164)
-_NO_STREAM: Final = 10059
 _RETRY_SECONDS: Final = 0.2
+_REQUEST_SECONDS: Final = 1.0
 # The announcement of a release can overtake its storing.
 _SETTLE_SECONDS: Final = 0.02
 
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Record:
-    """The key's last message: the sequence that the next write has to expect, and whose lease it is."""
-
-    sequence: int
-    owner: str | None
 
 
 class LeaderElection:
@@ -73,9 +59,7 @@ class LeaderElection:
         self._connection = connection
         # Two processes of one name must not take each other's lease for their own.
         self.owner = f"{name}-{uuid4().hex[:12]}"
-        self._stream = bucket_stream(bucket)
-        self._subject = bucket_subject(bucket, key)
-        self._ensure = ensure
+        self._key = OwnedKey(connection, bucket, key, self.owner, ensure=ensure, timeout=_REQUEST_SECONDS)
         self._ttl = ttl
         self._beat = beat
         self._poll = poll
@@ -83,7 +67,6 @@ class LeaderElection:
         self._clock = clock or SystemClock()
         self._listeners: list[LeaderListener] = []
         self._leads = False
-        self._revision = 0
         self._valid_until = 0.0
         self._vacated = asyncio.Event()
         self.established = asyncio.Event()
@@ -103,7 +86,7 @@ class LeaderElection:
 
         Raises ``nats.errors.Error`` only when the connection is closed.
         """
-        announcements = await self._connection.client.subscribe(self._subject, cb=self._on_announcement)
+        announcements = await self._connection.client.subscribe(self._key.subject, cb=self._on_announcement)
         try:
             while not is_cancelled():
                 await self._step()
@@ -133,12 +116,12 @@ class LeaderElection:
         self.established.clear()
 
     async def _renew(self) -> None:
-        if await self._write(self._revision):
+        if await self._write(self._key.revision):
             await self._wait_for_vacancy(self._beat)
             return
         record = await self._read()
         if record.owner == self.owner:
-            self._revision = record.sequence  # an earlier write of ours was stored and its answer lost
+            self._key.revision = record.sequence  # an earlier write of ours was stored and its answer lost
         else:
             self._become(leads=False, reason="lease taken over" if record.owner else "lease vanished")
 
@@ -151,7 +134,7 @@ class LeaderElection:
                 await asyncio.sleep(_SETTLE_SECONDS)
             self._vacated.clear()
         elif await self._write(record.sequence):
-            self.epoch = self.epoch if is_adopted else self._revision
+            self.epoch = self.epoch if is_adopted else self._key.revision
             self._become(leads=True, reason="lease found again" if is_adopted else "lease acquired")
             await self._wait_for_vacancy(self._beat)
 
@@ -159,63 +142,25 @@ class LeaderElection:
         """Write the lease if ``expected`` is still the key's last sequence; False when somebody was faster."""
         self._vacated.clear()
         sent_at = self._clock.monotonic()
-        try:
-            acknowledged = await self._connection.js.publish(
-                self._subject,
-                self.owner.encode(),
-                timeout=1.0,
-                headers={_EXPECTED_SEQUENCE: str(expected)},
-                msg_ttl=self._ttl,
-            )
-        except APIError as error:
-            if error.err_code in _WRONG_SEQUENCE:
-                return False
-            raise
-        self._revision = acknowledged.seq
+        if not await self._key.write(expected, self._ttl):
+            return False
         if not self._vacated.is_set():
             self._valid_until = sent_at + self._ttl - self._margin
         return True
 
-    async def _read(self) -> _Record:
-        """From the stream's leader: a direct read may be served by a replica that lags behind."""
-        try:
-            async with asyncio.timeout(1.0):
-                message = await self._connection.js.get_last_msg(self._stream, self._subject)
-        except NotFoundError as error:
-            if error.err_code == _NO_STREAM:
-                await self._ensure()
-            return _Record(0, None)
-        headers = message.headers or {}
-        # A release leaves an operation, an expiry the server's own marker: the sequence of either one counts.
-        is_vacant = _OPERATION in headers or _EXPIRY_MARKER in headers
-        return _Record(message.seq or 0, None if is_vacant else (message.data or b"").decode())
+    async def _read(self) -> KeyRecord:
+        async with asyncio.timeout(_REQUEST_SECONDS):
+            return await self._key.read()
 
     async def _release(self) -> None:
         if not self._leads:
             return
         self._become(leads=False, reason="released")
         try:
-            await self._delete_own()
+            await self._key.delete()
             _log.info("leadership released", owner=self.owner)
         except (NatsError, OSError) as error:
             _log.warning("leadership not released, it runs out by itself", error=describe(error), seconds=self._ttl)
-
-    async def _delete_own(self) -> None:
-        for _ in range(2):
-            try:
-                await self._connection.js.publish(
-                    self._subject,
-                    timeout=1.0,
-                    headers={_EXPECTED_SEQUENCE: str(self._revision), _OPERATION: "DEL"},
-                )
-                return
-            except APIError as error:
-                if error.err_code not in _WRONG_SEQUENCE:
-                    raise
-            record = await self._read()  # a renewal that was cancelled may have been stored
-            if record.owner != self.owner:
-                return
-            self._revision = record.sequence
 
     def _become(self, *, leads: bool, reason: str) -> None:
         self._leads = leads
@@ -237,7 +182,7 @@ class LeaderElection:
             return False
 
     async def _on_announcement(self, message: Msg) -> None:
-        if message.headers and _OPERATION in message.headers:
+        if message.headers and OPERATION in message.headers:
             # Whoever deleted it, a standby may hold the lease within milliseconds: stop before it does.
             self._valid_until = 0.0
             self._vacated.set()

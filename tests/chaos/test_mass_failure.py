@@ -1,4 +1,4 @@
-"""A thousand monitors that fail at once behind one worker are one incident; some thirty that really fail are thirty."""
+"""A thousand monitors that fail at once behind one worker are one incident; thirty that really fail are thirty."""
 
 from __future__ import annotations
 
