@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Row, Select, Text, cast, delete, func, or_, select, text
+from sqlalchemy.dialects.postgresql import JSONPATH
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from shared.db.base import TENANT_SETTING
@@ -98,7 +99,9 @@ def _filtered(query: Select[*tuple[Any, ...]], wanted: MonitorFilter) -> Select[
         name, colon, value = wanted.tag.partition(":")
         query = query.where(Monitor.tags.contains({name: value}) if colon else Monitor.tags.has_key(name))
     if wanted.text is not None:
-        targets = (Monitor.name, Monitor.check_spec["url"].astext, Monitor.check_spec["host"].astext)
+        urls = func.jsonb_path_query_array(Monitor.check_spec, cast("$.steps[*].url", JSONPATH))
+        steps = func.nullif(cast(urls, Text), "[]")
+        targets = (Monitor.name, Monitor.check_spec["url"].astext, Monitor.check_spec["host"].astext, steps)
         query = query.where(or_(*(func.lower(t).contains(wanted.text.lower(), autoescape=True) for t in targets)))
     return query
 

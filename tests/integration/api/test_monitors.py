@@ -174,6 +174,10 @@ async def test_filters_find_what_they_say(alice: Tenant) -> None:
     assert await found(q="0%") == [shop["id"]]
     assert await found(q="mail.ex") == [mail["id"]]
     assert await found(q="_") == []
+    assert await found(q="[") == []
+    order = {"kind": "http_steps", "steps": [{"name": "order", "url": "https://orders.example/"}]}
+    ordering = await alice.add_monitor(name="Ordering", check=order)
+    assert await found(q="orders.ex") == [ordering["id"]]
 
 
 async def test_pages_hold_still_while_monitors_are_added(alice: Tenant) -> None:
