@@ -51,6 +51,7 @@ CREATE TABLE incidents (
     held boolean NOT NULL DEFAULT false,
     worker text NOT NULL DEFAULT '',
     region text NOT NULL DEFAULT '',
+    expiry_warning bigint,
     first_result jsonb,
     last_result jsonb,
     policy_id uuid,

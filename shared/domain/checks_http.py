@@ -14,7 +14,7 @@ from shared.domain.auth import Auth, ClientCertificate
 from shared.domain.headers import check_request_headers, is_sensitive_header
 from shared.domain.redaction import secrets_of
 from shared.domain.route import NameServer, Proxy
-from shared.domain.spec import Strict, TlsOptions
+from shared.domain.spec import ExpiryWarningDays, Strict, TlsOptions
 from shared.domain.url import parse_url, userinfo_in
 
 MAX_ASSERTIONS = 30
@@ -78,8 +78,12 @@ Body = Annotated[
 
 
 class HttpTls(TlsOptions):
-    """Options of every handshake, and what the checker shows of itself. Requests never go over less than 1.2."""
+    """Options of every handshake, and what the checker shows of itself. Requests never go over less than 1.2.
 
+    A certificate that ends soon degrades a request only where its owner asked for that: `[30, 14, 7]` is usual.
+    """
+
+    expiry_warning_days: ExpiryWarningDays = []
     min_version: Literal["1.2", "1.3"] = "1.2"
     client_certificate: Annotated[
         ClientCertificate | None, Field(description="Shown to a server that demands one.")

@@ -16,7 +16,7 @@ from shared.domain.judge import Judgement, UnreadableError, failed, judge, passe
 from shared.domain.observation import HttpObservation
 from shared.domain.redaction import forms_of, redact_verdict
 from shared.domain.result import CertificateFacts, CheckVerdict, HttpFacts, Redirect, ResultStatus
-from shared.domain.tls_rules import dated, tls_facts, weakness
+from shared.domain.tls_rules import dated, expiring, tls_facts, weakness
 from shared.domain.url import Url, parse_foreign_url, parse_url
 from shared.domain.verdict import inverted, verdict_of
 
@@ -30,11 +30,12 @@ SUCCESS = Assertion(source="status", operator=Operator.IN, value="200-299")
 def http(spec: HttpRequest, seen: HttpObservation, now_ms: int) -> CheckVerdict:
     """Judge an answer, or how far it came."""
     final = parse_foreign_url(seen.final_url) if seen.redirects and seen.final_url else parse_url(spec.url)
-    tls = tls_facts(seen.tls, seen.remote_address, now_ms)
+    tls = tls_facts(seen.tls, seen.remote_address, now_ms, spec.tls)
     certificate = tls.certificate if tls else None
     judgements = [_judge_http(assertion, seen, certificate) for assertion in _effective(spec)]
     error = seen.error or weakness(spec.tls, seen.tls)
-    verdict = verdict_of(judgements, dated(error, seen.tls, final.host, now_ms))
+    warning = expiring(spec.tls, seen.tls, final.host, now_ms)
+    verdict = verdict_of(judgements, dated(error, seen.tls, final.host, now_ms), warning)
     if spec.auth and seen.status_code == 401:
         verdict = _unauthorised(spec, verdict, final)
     if isinstance(spec, HttpCheck) and spec.invert:

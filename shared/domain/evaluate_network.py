@@ -66,7 +66,7 @@ def _address_facts(seen: TlsObservation, verdict: CheckVerdict) -> AddressFacts:
 
 def _handshake(spec: SslCheck, seen: TlsObservation, now_ms: int) -> CheckVerdict:
     host = spec.server_name or spec.host
-    tls = tls_facts(seen.peer, seen.remote_address, now_ms)
+    tls = tls_facts(seen.peer, seen.remote_address, now_ms, spec.tls)
     certificate = tls.certificate if tls else None
     judgements = [_judge_ssl(assertion, seen, certificate) for assertion in spec.assertions]
     # A check of the certificate looks at its end even where the chain is not to be verified.
@@ -104,7 +104,7 @@ def tcp(spec: TcpCheck, seen: TcpObservation, now_ms: int) -> CheckVerdict:
     judgements = [_judge_time(assertion, seen.timings, error) for assertion in spec.assertions]
     text = seen.received.decode("utf-8", "replace") if seen.received else None
     facts = TcpFacts(seen.remote_address, bounded(text), len(seen.received))
-    tls = tls_facts(seen.peer, seen.remote_address, now_ms)
+    tls = tls_facts(seen.peer, seen.remote_address, now_ms, spec.tls)
     return replace(verdict_of(judgements, error, warning), timings_ms=seen.timings, tcp=facts, tls=tls)
 
 

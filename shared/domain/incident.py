@@ -72,12 +72,14 @@ class Failure:
     region: str
     started_at_ms: int
     document: str | None
+    expiry_warning: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Incident:
     """``resolved_by`` is null when the monitor recovered. ``held``: whether anybody is told is still being judged.
 
+    ``expiry_warning`` is the number of days before the end of a certificate that was told last.
     ``explained_until_ms`` is when the incident behind ``affected_by`` ended, null while it is open.
     """
 
@@ -103,6 +105,7 @@ class Incident:
     held: bool = False
     worker: str = ""
     region: str = ""
+    expiry_warning: int | None = None
     first_result: str | None = None
     last_result: str | None = None
     explained_until_ms: int | None = None
@@ -179,6 +182,7 @@ def reopened(incident: Incident, failure: Failure, now_ms: int, hold_ms: int | N
         reopened=incident.reopened + 1,
         cause=failure.cause,
         message=failure.message,
+        expiry_warning=failure.expiry_warning,
         last_failure_at_ms=failure.started_at_ms,
         last_result=failure.document,
     )
@@ -196,6 +200,23 @@ def raised(incident: Incident, failure: Failure, now_ms: int) -> Told:
         severity=Severity.DOWN,
         cause=failure.cause,
         message=failure.message,
+    )
+    return after, opened(replace(after, opened_at_ms=now_ms))
+
+
+def is_nearer(incident: Incident, failure: Failure) -> bool:
+    """Whether a certificate has come nearer to its end than was told, by one of the steps that are to be told."""
+    told, now = incident.expiry_warning, failure.expiry_warning
+    return incident.severity is Severity.DEGRADED and now is not None and (told is None or now < told)
+
+
+def warned(incident: Incident, failure: Failure, now_ms: int) -> Told:
+    """The same trouble, and less time: told as opened once more."""
+    after = replace(
+        failed_again(incident, failure),
+        cause=failure.cause,
+        message=failure.message,
+        expiry_warning=failure.expiry_warning,
     )
     return after, opened(replace(after, opened_at_ms=now_ms))
 

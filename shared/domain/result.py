@@ -93,6 +93,7 @@ class TlsFacts:
     """What the TLS handshake showed, also when verification failed.
 
     ``addresses`` is filled where all of them were checked; the other fields then belong to the deciding one.
+    ``expiry_warning`` is the tightest number of days that was to be warned at and is reached.
     """
 
     version: str | None = None
@@ -101,6 +102,7 @@ class TlsFacts:
     certificate: CertificateFacts | None = None
     chain: tuple[str, ...] = ()
     addresses: tuple[AddressFacts, ...] = ()
+    expiry_warning: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,12 @@ class Strict(BaseModel):
 MinVersion = Literal["1.0", "1.1", "1.2", "1.3"]
 
 
+ExpiryWarningDays = Annotated[
+    list[Annotated[int, Field(ge=0, le=3650)]],
+    Field(max_length=10, description="`degraded` from so many days before the end on; told anew at each number."),
+]
+
+
 class TlsOptions(Strict):
     """How a handshake is judged.
 
@@ -31,11 +37,7 @@ class TlsOptions(Strict):
     """
 
     verify: bool = True
-    expiry_warning_days: Annotated[list[Annotated[int, Field(ge=0, le=3650)]], Field(max_length=10)] = [
-        30,
-        14,
-        7,
-    ]
+    expiry_warning_days: ExpiryWarningDays = [30, 14, 7]
     expiry_warning_percent: Annotated[float | None, Field(gt=0, lt=100)] = None
     min_version: MinVersion = "1.2"
 

@@ -30,17 +30,27 @@ _WEAK_HASHES = frozenset({"md5", "sha1"})
 _NAME_LIMIT = 120
 
 
-def tls_facts(peer: TlsPeer | None, remote_address: str | None, now_ms: int) -> TlsFacts | None:
+def tls_facts(
+    peer: TlsPeer | None, remote_address: str | None, now_ms: int, options: TlsOptions | None
+) -> TlsFacts | None:
     """What a result keeps of a handshake; null where there was none."""
     if peer is None:
         return None
     return TlsFacts(
+        expiry_warning=_reached_warning(peer, now_ms, options) if options else None,
         version=peer.version,
         cipher=peer.cipher,
         remote_address=remote_address,
         certificate=certificate_facts(peer.chain[0], peer.path, now_ms) if peer.chain else None,
         chain=tuple(read_certificate(der).subject or "" for der in peer.chain[:MAX_CHAIN]),
     )
+
+
+def _reached_warning(peer: TlsPeer, now_ms: int, options: TlsOptions) -> int | None:
+    first = first_to_end(peer.path or peer.chain[:1]) if options.expiry_warning_days else None
+    if first is None or first.not_after is None:
+        return None
+    return crossed_threshold(days_until(first.not_after, now_ms), options.expiry_warning_days)
 
 
 def weakness(options: TlsOptions, peer: TlsPeer | None) -> CheckError | None:

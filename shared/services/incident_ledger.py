@@ -107,6 +107,7 @@ class Ledger:
             held=hold_ms is not None,
             worker=failure.worker,
             region=failure.region,
+            expiry_warning=failure.expiry_warning,
             first_result=failure.document,
             last_result=failure.document,
         )
@@ -127,6 +128,9 @@ class Ledger:
         if message is None:
             return
         failure = failure_of(message)
+        if machine.is_nearer(incident, failure) and not incident.silent and course.state.overlay is None:
+            self._put(*machine.warned(incident, failure, self._now_ms))
+            return
         incident = machine.failed_again(incident, failure)
         self._put(incident)
         if incident.explained_until_ms is not None and failure.started_at_ms > incident.explained_until_ms:
@@ -157,7 +161,8 @@ def failure_of(message: ResultMessage) -> Failure:
     """What an incident keeps of the result that decided."""
     started = message.slot_ms if message.started_at_ms is None else message.started_at_ms
     cause, text = _cause(message.verdict.status, message.verdict.error)
-    return Failure(cause, text, message.worker, message.region, started, encode(document_of(message)))
+    warning = message.verdict.tls.expiry_warning if message.verdict.tls else None
+    return Failure(cause, text, message.worker, message.region, started, encode(document_of(message)), warning)
 
 
 _document = msgspec.json.Decoder(ResultDocument)

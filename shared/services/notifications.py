@@ -53,7 +53,7 @@ def notification_of(incident: IncidentRow, event: Event, at: datetime) -> Notifi
         resolved_by=incident.resolved_by if state == "resolved" else None,
     )
     kind = Event.PLATFORM_ALERT if incident.kind == PLATFORM else event
-    result = incident.first_result if event is Event.OPENED else incident.last_result or incident.first_result
+    result = incident.last_result or incident.first_result
     return Notification(kind, at, NotificationData(facts, _monitor_of(incident), result))
 
 

@@ -176,7 +176,7 @@ def test_keys_and_signatures_have_a_least_strength(certificate: Certificate, rea
 
 
 def test_facts_of_the_key_are_kept() -> None:
-    facts = tls_facts(peer(der(key=small_rsa())), "192.0.2.1:443", NOW_MS)
+    facts = tls_facts(peer(der(key=small_rsa())), "192.0.2.1:443", NOW_MS, TlsOptions())
     assert facts
     assert facts.certificate
     assert (facts.certificate.key_kind, facts.certificate.key_bits) == ("RSA", 1024)
@@ -217,7 +217,7 @@ def test_no_mutation_of_a_certificate_breaks_a_rule(changes: list[tuple[int, int
     for place, byte in changes:
         mutated[place] = byte
     seen = peer(bytes(mutated), _SOUND)
-    facts = tls_facts(seen, None, NOW_MS)
+    facts = tls_facts(seen, None, NOW_MS, TlsOptions())
     assert facts
     assert facts.certificate
     weakness(TlsOptions(), seen)
@@ -230,6 +230,6 @@ def test_no_mutation_of_a_certificate_breaks_a_rule(changes: list[tuple[int, int
 @given(st.binary(max_size=300))
 def test_no_bytes_in_place_of_a_certificate_break_a_rule(junk: bytes) -> None:
     seen = peer(junk)
-    assert tls_facts(seen, None, NOW_MS)
+    assert tls_facts(seen, None, NOW_MS, TlsOptions())
     assert weakness(TlsOptions(), seen) is None
     assert expiring(TlsOptions(), seen, "a.example", NOW_MS) is None

@@ -71,6 +71,7 @@ class Incident(Base):
     held: Mapped[bool] = mapped_column(server_default=text("false"))
     worker: Mapped[str] = mapped_column(server_default=text("''"))
     region: Mapped[str] = mapped_column(server_default=text("''"))
+    expiry_warning: Mapped[int | None]
     first_result: Mapped[dict[str, Any] | None]
     last_result: Mapped[dict[str, Any] | None]
     policy_id: Mapped[UUID | None]

@@ -37,7 +37,7 @@ _TYPES = {
     **dict.fromkeys(("id", "organisation_id", "monitor_id", "affected_by"), "uuid"),
     **dict.fromkeys((name.removesuffix("_ms") for name in _MOMENTS), "timestamptz"),
     **dict.fromkeys(("silent", "held"), "boolean"),
-    "reopened": "bigint",
+    **dict.fromkeys(("reopened", "expiry_warning"), "bigint"),
 }
 # An open incident is the newest of its monitor: only the newest is ever opened again.
 _LATEST = text(f"""
