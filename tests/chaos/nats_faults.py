@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 from nats.js import JetStreamContext
+from nats.js.errors import NotFoundError
 
 from shared.contracts.names import (
     CHECKS_STREAM,
@@ -238,7 +239,10 @@ async def _stored_and_still_queued(chaos: Installation) -> int:
     async with jetstream(chaos) as js:
         state = (await js.stream_info(RESULTS_STREAM)).state
         for sequence in range(state.first_seq, state.last_seq + 1):
-            message = await js.get_msg(RESULTS_STREAM, sequence)
+            try:
+                message = await js.get_msg(RESULTS_STREAM, sequence)
+            except NotFoundError:
+                continue  # settled before some that are older
             batch = msgspec.json.decode(message.data or b"", type=ResultBatch)
             queued |= {result.key for result in batch.results}
     return len(stored & queued)

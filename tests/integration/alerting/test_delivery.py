@@ -164,7 +164,7 @@ async def test_what_a_channel_refuses_goes_to_its_fallback_and_so_does_the_end(
     assert channel.last_error == "the service answered 404"
 
 
-async def test_who_was_not_told_of_the_beginning_is_not_told_of_the_end(
+async def test_state_03_who_was_not_told_of_the_beginning_is_not_told_of_the_end(
     scene: Scene, connection: NatsConnection, sink: HttpSink
 ) -> None:
     await scene.add_channel(config={"url": sink.url})

@@ -15,7 +15,7 @@ async def scene(database: Database) -> Scene:
     return await make_scene(database, await add_organisation(database, "acme"))
 
 
-async def test_the_end_is_told_only_of_what_was_told_to_begin(scene: Scene) -> None:
+async def test_state_03_the_end_is_told_only_of_what_was_told_to_begin(scene: Scene) -> None:
     monitor_id = await scene.monitor(failure_threshold=3, flap_window_seconds=0)
     for letters, expected in (
         ("FFS", []),
