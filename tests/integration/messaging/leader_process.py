@@ -27,6 +27,7 @@ async def main(url: str, name: str, ttl: int) -> None:
     )
     election.add_listener(lambda leads, _: say("leads" if leads else "follows"))
     running = asyncio.create_task(election.run())
+    say("competes")
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     while not stop.is_set():

@@ -245,8 +245,8 @@ async def leader_and_standby(url: str, directory: Path, *, ttl: int = 5) -> Asyn
 
 
 async def started(standby: Process) -> None:
-    """The standby has begun to compete: it has connected and lost."""
-    await until(lambda: "connected to NATS" in standby.output.read_text(), what="the standby")
+    """The standby has begun to compete: its streams are there and the leader is another."""
+    await standby.until("competes")
 
 
 async def test_a_terminated_leader_hands_over_within_half_a_second(server: NatsServer, tmp_path: Path) -> None:
