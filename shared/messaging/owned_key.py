@@ -17,7 +17,7 @@ from shared.messaging.declarations import bucket_stream, bucket_subject
 EXPECTED_SEQUENCE: Final = "Nats-Expected-Last-Subject-Sequence"
 OPERATION: Final = "KV-Operation"
 _EXPIRY_MARKER: Final = "Nats-Marker-Reason"
-_WRONG_SEQUENCE: Final = (10071, 10164)
+WRONG_SEQUENCE: Final = (10071, 10164)
 _NO_STREAM: Final = 10059
 
 
@@ -69,7 +69,7 @@ class OwnedKey:
         try:
             self.revision = await self._publish(self.owner.encode(), {EXPECTED_SEQUENCE: str(expected)}, ttl)
         except APIError as error:
-            if error.err_code in _WRONG_SEQUENCE:
+            if error.err_code in WRONG_SEQUENCE:
                 return False
             raise
         return True
@@ -81,7 +81,7 @@ class OwnedKey:
                 await self._publish(b"", {EXPECTED_SEQUENCE: str(self.revision), OPERATION: "DEL"}, None)
                 return
             except APIError as error:
-                if error.err_code not in _WRONG_SEQUENCE:
+                if error.err_code not in WRONG_SEQUENCE:
                     raise
             record = await self.read()
             if record.owner != self.owner:

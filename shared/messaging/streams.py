@@ -65,20 +65,24 @@ async def ensure_streams(js: JetStreamContext, replicas: int = 1, results_max_by
     Raises ``StreamMismatchError`` when the server refuses, ``nats.errors.Error`` when it does not answer.
     """
     declared = declared_streams(replicas, results_max_bytes)
-    present = [await inspect_stream(js, wanted) is not None for wanted in declared]
-    if any(present) and not all(present):
+    found = [await _find(js, wanted) for wanted in declared]
+    if any(found) and not all(found):
         # Somebody deleted one, perhaps a moment ago: the server may still be removing the files of the old one,
         # and was seen to remove those of a new one with them. Such a stream exists and stores nothing.
         await asyncio.sleep(AFTER_DELETION_SECONDS)
-    for wanted in declared:
-        await ensure_stream(js, wanted)
+    for wanted, known in zip(declared, found, strict=True):
+        await _bring_into_line(js, wanted, known)
 
 
 async def ensure_stream(js: JetStreamContext, wanted: StreamConfig) -> None:
     """Bring one stream into line; raises as ``ensure_streams``."""
+    await _bring_into_line(js, wanted, await _find(js, wanted))
+
+
+async def _bring_into_line(js: JetStreamContext, wanted: StreamConfig, known: StreamConfig | None) -> None:
     name = str(wanted.name)
     try:
-        found = await _find_or_create(js, wanted)
+        found = known or await _create(js, wanted)
     except APIError as error:
         raise StreamMismatchError(
             f"stream {name}", f"cannot be created ({error.description})", "free its name and subjects"
@@ -95,26 +99,25 @@ async def ensure_stream(js: JetStreamContext, wanted: StreamConfig) -> None:
 
 async def inspect_stream(js: JetStreamContext, wanted: StreamConfig) -> Differences | None:
     """Where the server's stream differs from its declaration; None when it is missing. Changes nothing."""
+    found = await _find(js, wanted)
+    return None if found is None else _stream_differences(found, wanted)
+
+
+async def _find(js: JetStreamContext, wanted: StreamConfig) -> StreamConfig | None:
     try:
-        found = (await js.stream_info(str(wanted.name))).config
+        return (await js.stream_info(str(wanted.name))).config
     except NotFoundError:
         return None
-    return _stream_differences(found, wanted)
 
 
-async def _find_or_create(js: JetStreamContext, wanted: StreamConfig) -> StreamConfig:
-    name = str(wanted.name)
-    try:
-        return (await js.stream_info(name)).config
-    except NotFoundError:
-        pass
+async def _create(js: JetStreamContext, wanted: StreamConfig) -> StreamConfig:
     try:
         created = (await js.add_stream(wanted)).config
     except APIError as error:
         if error.err_code != _NAME_TAKEN:
             raise
-        return (await js.stream_info(name)).config  # another process was faster, with other settings
-    _log.info("stream created", stream=name)
+        return (await js.stream_info(str(wanted.name))).config  # another process was faster, with other settings
+    _log.info("stream created", stream=str(wanted.name))
     return created
 
 

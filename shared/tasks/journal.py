@@ -17,6 +17,7 @@ from shared.contracts.names import TASKS_BUCKET
 from shared.messaging.connect import NatsConnection
 from shared.messaging.declarations import bucket_stream, bucket_subject
 from shared.messaging.errors import PublishRejectedError
+from shared.messaging.owned_key import EXPECTED_SEQUENCE, OPERATION, WRONG_SEQUENCE
 from shared.messaging.publisher import Publisher
 from shared.tasks.errors import JournalConflictError, UnreadableJournalError
 from shared.tasks.letters import Attempt
@@ -25,9 +26,7 @@ KEEP_SECONDS: Final = 14 * 86_400
 """A journal outlives the wait it describes by this much: so long may all workers be away."""
 
 _MARKER_SECONDS: Final = 120
-_WRONG_SEQUENCE: Final = frozenset({10071, 10164})
-_EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
-_TTL: Final = "Nats-TTL"
+TTL: Final = "Nats-TTL"
 
 
 class Journal(msgspec.Struct, frozen=True):
@@ -86,7 +85,7 @@ class Journals:
             message = await self._connection.js.get_last_msg(self._stream, bucket_subject(TASKS_BUCKET, key))
         except NotFoundError:
             return NOTHING
-        if "KV-Operation" in (message.headers or {}):
+        if OPERATION in (message.headers or {}):
             return Entry(Journal(), message.seq or 0)
         try:
             return Entry(_decoder.decode(message.data or b""), message.seq or 0)
@@ -99,20 +98,29 @@ class Journals:
         Raises ``JournalConflictError``, and ``PublishError`` when it may not be stored.
         """
         keep = KEEP_SECONDS + math.ceil(journal.wait_seconds(now_ms))
-        headers = {_EXPECTED: str(revision), _TTL: f"{keep}s"}
-        return Entry(journal, await self._send(key, msgspec.json.encode(journal), headers))
+        written = msgspec.json.encode(journal)
+        return Entry(journal, await compare_and_set(self._publisher, key, written, revision, {TTL: f"{keep}s"}))
 
     async def drop(self, key: str, revision: int) -> None:
         """Forget a task that is settled; raises as ``write``."""
         # A marker stays for a while: a worker that wakes from a freeze must find that others went on without it.
-        headers = {_EXPECTED: str(revision), _TTL: f"{_MARKER_SECONDS}s"}
-        await self._send(key, b"", {**headers, "KV-Operation": "PURGE", "Nats-Rollup": "sub"})
+        headers = {TTL: f"{_MARKER_SECONDS}s", OPERATION: "PURGE", "Nats-Rollup": "sub"}
+        await compare_and_set(self._publisher, key, b"", revision, headers)
 
-    async def _send(self, key: str, payload: bytes, headers: dict[str, str]) -> int:
-        try:
-            receipt = await self._publisher.send(bucket_subject(TASKS_BUCKET, key), payload, headers=headers)
-        except PublishRejectedError as error:
-            if error.err_code in _WRONG_SEQUENCE:
-                raise JournalConflictError(f"journal {key} was changed by another worker") from error
-            raise
-        return receipt.sequence
+
+async def compare_and_set(
+    publisher: Publisher, key: str, payload: bytes, revision: int, headers: dict[str, str]
+) -> int:
+    """Write a key of the bucket ``tocsin_tasks`` if nobody wrote it since ``revision``; answers the new revision.
+
+    Raises ``JournalConflictError`` when somebody did, else ``PublishError``.
+    """
+    try:
+        receipt = await publisher.send(
+            bucket_subject(TASKS_BUCKET, key), payload, headers={EXPECTED_SEQUENCE: str(revision), **headers}
+        )
+    except PublishRejectedError as error:
+        if error.err_code in WRONG_SEQUENCE:
+            raise JournalConflictError(f"journal {key} was changed by another worker") from error
+        raise
+    return receipt.sequence

@@ -14,13 +14,11 @@ from shared.contracts.names import TASKS_BUCKET
 from shared.domain.clock import Clock
 from shared.messaging.connect import NatsConnection
 from shared.messaging.declarations import bucket_stream, bucket_subject
-from shared.messaging.errors import PublishRejectedError
 from shared.messaging.publisher import Publisher
-from shared.tasks.errors import JournalConflictError, UnreadableJournalError
-from shared.tasks.journal import KEEP_SECONDS
+from shared.tasks.errors import UnreadableJournalError
+from shared.tasks.journal import KEEP_SECONDS, TTL, compare_and_set
 from shared.tasks.pipeline_record import PipelineRecord
 
-_WRONG_SEQUENCE: Final = frozenset({10071, 10164})
 _decoder: Final = msgspec.json.Decoder(PipelineRecord)
 
 
@@ -68,12 +66,5 @@ class PipelineJournal:
     async def save(self, record: PipelineRecord) -> None:
         """Raises ``JournalConflictError`` when somebody else has written, else ``PublishError``."""
         record = msgspec.structs.replace(record, run=self._run or record.run)
-        headers = {"Nats-Expected-Last-Subject-Sequence": str(self._revision), "Nats-TTL": f"{KEEP_SECONDS}s"}
-        subject = bucket_subject(TASKS_BUCKET, self._key)
-        try:
-            receipt = await self._publisher.send(subject, msgspec.json.encode(record), headers=headers)
-        except PublishRejectedError as error:
-            if error.err_code in _WRONG_SEQUENCE:
-                raise JournalConflictError(f"record {self._key} was changed by another worker") from error
-            raise
-        self._revision = receipt.sequence
+        written, headers = msgspec.json.encode(record), {TTL: f"{KEEP_SECONDS}s"}
+        self._revision = await compare_and_set(self._publisher, self._key, written, self._revision, headers)
