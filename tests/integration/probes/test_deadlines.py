@@ -98,9 +98,11 @@ async def test_the_last_attempt_decides(runner: CheckRunner) -> None:
     assert verdict.attempts == 3
 
 
-async def test_a_retry_that_might_outlast_the_budget_is_not_begun(runner: CheckRunner) -> None:
+async def test_a_retry_that_might_outlast_the_budget_is_not_begun() -> None:
+    runner = CheckRunner(HERE, jitter=lambda: 1.0)  # every delay is the longest there can be: 1.1 s
     spec = HttpCheck(url=f"http://127.0.0.1:{closed_port()}/")
-    verdict = await runner.run(spec, timeout_seconds=2, retries=5, retry_delay_seconds=0.1, budget_seconds=2.15)
+    budget = 20 + 1.1 + 1.0  # room for one retry, even if the first attempt is slow to be refused
+    verdict = await runner.run(spec, timeout_seconds=20, retries=5, retry_delay_seconds=1, budget_seconds=budget)
     assert verdict.attempts == 2
 
 
