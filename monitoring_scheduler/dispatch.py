@@ -3,6 +3,10 @@
 A slot that the queue refuses (the monitor's last check still waits or runs) or that can't be sent (the queue is
 away) is tried again under the same message id. When the monitor's next slot comes first, the older one is recorded
 as missed with its reason. So each slot ends once: acknowledged, or recorded.
+
+A queue without an answer is not the end: NATS may well be there, only the stream has no leader or no room. Then a
+slot is offered to the workers of its region directly, and the one that takes it acknowledges it. So is a slot that
+was refused for half its interval: the check before it lies in a queue that nobody is given messages of.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from shared.domain.clock import Clock
 from shared.domain.errors import MissedReason
 from shared.domain.planner import DueSlot
 from shared.domain.result import SlotKey, missed
-from shared.messaging.errors import PublishRejectedError
+from shared.messaging.errors import PublishRejectedError, PublishUnknownError
 from shared.messaging.task_format import encode_task
 from shared.observability import metrics
 
@@ -59,9 +63,11 @@ class Entry:
     message_id: str
     revision: int
     is_check: bool
+    by_hand: bool = False
     reason: MissedReason = MissedReason.SCHEDULER_GAP
     pause: float = FIRST_PAUSE_SECONDS
     longest_pause: float = SHORTEST_LIMIT_SECONDS
+    patience_ms: int = 0
     in_flight: bool = False
     superseded: bool = False
 
@@ -69,13 +75,17 @@ class Entry:
 class Dispatcher:
     """The book of slots that are due and not yet acknowledged."""
 
-    def __init__(self, sender: Sender, clock: Clock, permitted: Callable[[], bool]) -> None:
-        self._sender, self._clock, self._permitted = sender, clock, permitted
+    def __init__(self, queue: Sender, workers: Sender, clock: Clock, permitted: Callable[[], bool]) -> None:
+        """``workers`` sends offers: with a shorter patience than ``queue`` and a window of its own."""
+        self._queue, self._workers = queue, workers
+        self._clock, self._permitted = clock, permitted
         self._book: dict[str, Entry] = {}
         self._newest: dict[tuple[object, str], Entry] = {}
         self._waiting: list[tuple[float, int, Entry]] = []
         self._order = count()
         self._missed_waiting = 0
+        self._stream_is_silent = False
+        self._asking: Entry | None = None
         self._acknowledged: deque[tuple[float, SlotKey]] = deque()
 
     def __len__(self) -> int:
@@ -143,6 +153,7 @@ class Dispatcher:
         # Ten tries in an interval are plenty, and many monitors may be waiting for a region without workers.
         limit = max(SHORTEST_LIMIT_SECONDS, schedule.interval_ms / 10_000)
         entry.longest_pause = min(limit, LONGEST_LIMIT_SECONDS)
+        entry.patience_ms = schedule.interval_ms // 2
         self._newest[place] = entry
         self._enter(entry, 0.0)
 
@@ -186,24 +197,48 @@ class Dispatcher:
 
     async def _send(self, entry: Entry) -> None:
         entry.in_flight = True
-        future = await self._sender.publish(entry.subject, entry.payload, message_id=entry.message_id)
+        self._choose_way(entry)
+        if entry.by_hand:
+            sender, subject = self._workers, names.hand_over_subject(entry.key.region)
+        else:
+            sender, subject = self._queue, entry.subject
+        future = await sender.publish(subject, entry.payload, message_id=entry.message_id)
         future.add_done_callback(lambda done: self._settled(entry, done))
 
+    def _choose_way(self, entry: Entry) -> None:
+        """A silent stream is asked again with one check at a time; the others must not wait for its deadline."""
+        if entry.by_hand or not entry.is_check or not self._stream_is_silent:
+            return
+        if self._asking is None:
+            self._asking = entry
+        else:
+            entry.by_hand = True
+
     def _settled(self, entry: Entry, done: asyncio.Future[Any]) -> None:
+        if self._asking is entry:
+            self._asking = None
         if done.cancelled():
             entry.in_flight = False
             return
         error = done.exception()
+        if entry.is_check and not entry.by_hand:
+            self._stream_is_silent = isinstance(error, PublishUnknownError)
         if error is not None:
             self._failed(entry, error)
             return
         self._strike(entry.message_id, entry)
         if entry.is_check:
-            self._remember(entry.key)
-            metrics.slots_dispatched.inc()
-            metrics.dispatch_lateness.observe((self._clock.now_ms() - entry.key.slot_ms) / 1000)
+            self._count_dispatched(entry)
         else:
             metrics.slots_missed.labels(entry.reason.value).inc()
+
+    def _count_dispatched(self, entry: Entry) -> None:
+        if entry.by_hand:
+            metrics.slots_handed_over.inc()
+        else:
+            self._remember(entry.key)
+        metrics.slots_dispatched.inc()
+        metrics.dispatch_lateness.observe((self._clock.now_ms() - entry.key.slot_ms) / 1000)
 
     def _remember(self, key: SlotKey) -> None:
         now = self._clock.monotonic()
@@ -213,14 +248,31 @@ class Dispatcher:
 
     def _failed(self, entry: Entry, error: BaseException) -> None:
         entry.in_flight = False
-        entry.reason = _reason(error)
-        if entry.reason is not MissedReason.WORKER_GAP:
-            log.warning("a slot was not acknowledged by the queue", slot=entry.key.message_id, error=str(error))
+        pause = entry.pause
+        if entry.by_hand:
+            # One worker of several may be cut off: after silence the next offer goes to another.
+            entry.by_hand = type(error) is PublishUnknownError
+            log.debug("no worker takes a slot directly", slot=entry.key.message_id, error=str(error))
+        else:
+            entry.reason = _reason(error)
+            entry.by_hand = entry.is_check and self._is_worth_an_offer(entry)
+            pause = 0.0 if entry.by_hand else pause
+            if entry.reason is not MissedReason.WORKER_GAP:
+                log.warning("a slot was not acknowledged by the queue", slot=entry.key.message_id, error=str(error))
         if entry.superseded:
             self._supersede(entry)
-            return
-        heapq.heappush(self._waiting, (self._clock.monotonic() + entry.pause, next(self._order), entry))
-        entry.pause = min(entry.pause * 2, entry.longest_pause)
+        else:
+            self._try_again(entry, pause)
+
+    def _is_worth_an_offer(self, entry: Entry) -> bool:
+        """The check before may just be running: only after a while does its place count as stuck."""
+        age_ms = self._clock.now_ms() - entry.key.slot_ms
+        return entry.reason is not MissedReason.WORKER_GAP or age_ms >= entry.patience_ms
+
+    def _try_again(self, entry: Entry, pause: float) -> None:
+        heapq.heappush(self._waiting, (self._clock.monotonic() + pause, next(self._order), entry))
+        if pause:
+            entry.pause = min(entry.pause * 2, entry.longest_pause)
 
 
 def _reason(error: BaseException) -> MissedReason:

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import structlog
+from nats.aio.msg import Msg
 
 from monitoring_scheduler.dispatch import Dispatcher
 from monitoring_scheduler.progress import ProgressReporter, read_progress
@@ -21,6 +22,7 @@ from shared.domain.clock import SteadyClock
 from shared.messaging.broker import ResilientPullBroker
 from shared.messaging.clock_watch import ClockWatch
 from shared.messaging.connect import NatsConnection
+from shared.messaging.declarations import bucket_subject
 from shared.messaging.leader import LeaderElection
 from shared.messaging.mirror import KeyValueMirror
 from shared.messaging.publisher import Publisher
@@ -35,6 +37,8 @@ from shared.settings import load
 log = structlog.get_logger(__name__)
 
 STALE_AFTER_SECONDS = 30.0
+# A worker answers an offer before it begins the check; silence means that another should be asked.
+OFFER_SECONDS = 0.75
 
 
 class Scheduler:
@@ -58,16 +62,17 @@ class Scheduler:
             await watch.look()
             lease = self._elect(connection)
             source = await self._follow(connection, lease)
-            dispatcher = Dispatcher(publisher, self._clock, lambda: source.may_send)
+            offers = await stack.enter_async_context(Publisher(connection, timeout=OFFER_SECONDS))
+            dispatcher = Dispatcher(publisher, offers, self._clock, lambda: source.may_send)
             broker = ResilientPullBroker(connection, publisher, CHECKS_STREAM, "", ensure=self._ensure(connection))
-            scheduler = K8sScheduler(self._name, broker, source, dispatcher, self._clock)
+            scheduler = K8sScheduler(lease.owner, broker, source, dispatcher, self._clock)
             self._probes["beat"] = scheduler.problem
             self._life.start("clock", watch.run())
             self._life.start("election", lease.run())
             self._life.start("beat", scheduler.run())
             guard = StreamGuard(connection, self._clock, self._ensure(connection), scheduler.repeat_since)
             self._life.start("stream guard", guard.run())
-            reporter = ProgressReporter(publisher, lambda: scheduler.report() if lease.holds else None)
+            reporter = ProgressReporter(publisher, lambda: scheduler.report() if source.may_send else None)
             self._life.start("progress", reporter.run())
             await self._report_health(stack)
             log.info("scheduler started", schedules=len(source))
@@ -92,11 +97,17 @@ class Scheduler:
         schedules = ResilientNATSScheduleSource(connection)
         source = HAScheduleSource(schedules, lease, self._clock)
         connection.add_reconnect_listener(source.distrust_reports)
+        lease.add_listener(source.lease_changed)
 
         def progress_changed(key: str, value: bytes | None) -> None:
             if key == WATERMARK_KEY and (progress := read_progress(value)):
                 source.progress_reported(progress)
 
+        async def progress_heard(message: Msg) -> None:
+            progress_changed(WATERMARK_KEY, message.data)
+
+        # Heard directly, too: the bucket passes nothing on while its stream has no leader.
+        await connection.client.subscribe(bucket_subject(PROGRESS_BUCKET, WATERMARK_KEY), cb=progress_heard)
         reports = KeyValueMirror(connection, PROGRESS_BUCKET)
         reports.add_listener(progress_changed)
         self._life.start("report mirror", reports.run())

@@ -7,14 +7,11 @@ from collections.abc import Callable
 
 import msgspec
 import structlog
-from nats.errors import Error as NatsError
 
 from shared.contracts.names import PROGRESS_BUCKET, WATERMARK_KEY
 from shared.contracts.wire import Progress
-from shared.messaging.connect import describe
 from shared.messaging.declarations import bucket_subject
-from shared.messaging.errors import PublishError
-from shared.messaging.publisher import Publisher
+from shared.messaging.publisher import Publisher, PublishReceipt
 
 log = structlog.get_logger(__name__)
 
@@ -22,26 +19,33 @@ REPORT_SECONDS = 0.4
 
 
 class ProgressReporter:
-    """Writes the watermark while this scheduler leads."""
+    """Writes the watermark while this scheduler sends: as the leader, or because no leader is heard of."""
 
     def __init__(self, publisher: Publisher, current: Callable[[], Progress | None]) -> None:
         self._publisher, self._current = publisher, current
 
     async def run(self) -> None:
-        """Report until cancelled; what can't be written is overtaken by the next report."""
+        """Report until cancelled; what can't be written is overtaken by the next report.
+
+        The answer is not waited for: the others hear a report also when the bucket is without a leader, and a
+        pause would look to them as if this scheduler were gone.
+        """
         subject = bucket_subject(PROGRESS_BUCKET, WATERMARK_KEY)
         while True:
             if progress := self._current():
-                try:
-                    await self._publisher.send(subject, msgspec.json.encode(progress))
-                except (PublishError, NatsError) as error:
-                    log.warning("the watermark could not be written", error=describe(error))
+                written = await self._publisher.publish(subject, msgspec.json.encode(progress))
+                written.add_done_callback(_note_failure)
             await asyncio.sleep(REPORT_SECONDS)
+
+
+def _note_failure(written: asyncio.Future[PublishReceipt]) -> None:
+    if not written.cancelled() and (error := written.exception()):
+        log.warning("the watermark could not be written", error=str(error))
 
 
 def read_progress(value: bytes | None) -> Progress | None:
     """A report as it stands in the bucket; None when there is none that can be read."""
-    if value is None:
+    if not value:  # a deletion is empty
         return None
     try:
         return msgspec.json.decode(value, type=Progress)

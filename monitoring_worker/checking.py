@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -70,11 +71,15 @@ class CheckDuty:
         worker: str = "",
         canaries: Doubter | None = None,
     ) -> None:
-        """``worker`` names this process in its results; without canaries every failure is the target's."""
+        """``worker`` names this process in its results; without canaries every failure is the target's.
+
+        ``running`` is the number of checks that run now, whoever asked for them.
+        """
         self._runner, self._opener, self._sink = runner, opener, sink
         self._clock, self.region, self._worker = clock, region, worker
         self._canaries = canaries
         self._opened: OrderedDict[tuple[UUID, int], CheckSpec] = OrderedDict()
+        self.running = 0
 
     async def scheduled(self, task: CheckTask) -> None:
         """Run a due slot; one that is too old is recorded as missed: its answer could not be given any more."""
@@ -143,7 +148,7 @@ class CheckDuty:
         except ValidationError as error:
             return _unusable(error)
         began = self._clock.monotonic()
-        with metrics.checks_in_flight.track_inprogress():
+        with self._counted():
             verdict = await self._runner.run(
                 check,
                 timeout_seconds=run.timeout_seconds,
@@ -154,6 +159,15 @@ class CheckDuty:
         metrics.checks.labels(check.kind, verdict.status.value).inc()
         metrics.check_duration.labels(check.kind).observe(self._clock.monotonic() - began)
         return verdict
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        self.running += 1
+        try:
+            with metrics.checks_in_flight.track_inprogress():
+                yield
+        finally:
+            self.running -= 1
 
     def _open(self, run: RunSpec, place: tuple[UUID, int] | None) -> CheckSpec:
         """The check with its secrets, remembered per revision: opening costs more than a small check."""

@@ -16,6 +16,7 @@ from taskiq.acks import AcknowledgeType
 from monitoring_worker import tasks
 from monitoring_worker.canaries import Canaries
 from monitoring_worker.checking import CheckDuty
+from monitoring_worker.hand_over import HandOver
 from monitoring_worker.jobs import JobDuty, JobReceiver
 from monitoring_worker.notifications import build_notifier
 from monitoring_worker.probes.runner import CheckRunner
@@ -89,6 +90,7 @@ class Worker:
                 listening.append(self._run_tasks(stack, connection, publisher, database))
             listening.append(await self._take_checks(stack, connection, publisher, duty))
             await self._take_requests(stack, connection, duty)
+            await self._take_by_hand(stack, connection, duty)
             await self._report_health(stack)
             log.info("worker started", region=self._settings.region)
             await self._life.wait()
@@ -225,6 +227,15 @@ class Worker:
             return msgspec.json.encode(await duty.on_demand(msgspec.json.decode(payload, type=RunNow)))
 
         server = RequestServer(connection, names.run_now_subject(self._settings.region), answer)
+        await server.start()
+        stack.push_async_callback(server.stop)
+
+    async def _take_by_hand(self, stack: AsyncExitStack, connection: NatsConnection, duty: CheckDuty) -> None:
+        concurrency = self._settings.worker_concurrency
+        hand_over = HandOver(duty, self._clock, concurrency=concurrency)
+        stack.push_async_callback(hand_over.finish, STOP_GRACE_SECONDS)
+        subject = names.hand_over_subject(self._settings.region)
+        server = RequestServer(connection, subject, hand_over.offered, limit=concurrency)
         await server.start()
         stack.push_async_callback(server.stop)
 

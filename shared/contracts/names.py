@@ -63,6 +63,11 @@ def run_now_subject(region: str) -> str:
     return f"run.{region}"
 
 
+def hand_over_subject(region: str) -> str:
+    """Core NATS, request and reply: slots that the stream of checks does not take go to a worker directly."""
+    return f"handover.{region}"
+
+
 def task_subject(organisation_id: UUID | None, task: str) -> str:
     """Where a task waits; work of the platform itself has no organisation."""
     return f"tasks.{organisation_id or PLATFORM}.{task}"

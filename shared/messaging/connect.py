@@ -18,7 +18,7 @@ from shared.messaging.errors import ConnectFailedError
 
 Listener = Callable[[], None]
 
-PING_INTERVAL_SECONDS: Final = 2
+PING_INTERVAL_SECONDS: Final = 1
 UNANSWERED_PINGS: Final = 2
 RECONNECT_WAIT_SECONDS: Final = 0.25
 DIAL_TIMEOUT_SECONDS: Final = 1
@@ -31,7 +31,8 @@ _log = structlog.get_logger(__name__)
 class NatsConnection:
     """A client with its JetStream context, and the listeners that want to know of a reconnect.
 
-    ``errors`` and ``reconnects`` only grow. ``on_closed`` is called when the client gave up for good (say, its
+    ``errors`` and ``reconnects`` only grow. ``lost_at`` is the monotonic time at which the connection was last
+    lost. ``on_closed`` is called when the client gave up for good (say, its
     credentials were revoked), never for our own ``close``.
     """
 
@@ -40,6 +41,7 @@ class NatsConnection:
         self.js: JetStreamContext = client.jetstream(timeout=REQUEST_TIMEOUT_SECONDS)
         self.errors = 0
         self.reconnects = 0
+        self.lost_at = float("-inf")
         self.last_error: Exception | None = None
         self._on_closed = on_closed
         self._clock = clock
@@ -86,6 +88,7 @@ class NatsConnection:
             _log.warning("NATS connection error", error=text, errors=self.errors)
 
     async def note_disconnected(self) -> None:
+        self.lost_at = self._clock.monotonic()
         if not self._closing:
             _log.warning("NATS connection lost")
 

@@ -7,6 +7,7 @@ MessagingError
 └── PublishError
     ├── PublishRejectedError  an answer: the message was not stored
     └── PublishUnknownError   no answer: the message may or may not be stored
+        └── NobodyListensError  the server says that nothing listens on the subject just now
 """
 
 from __future__ import annotations
@@ -60,3 +61,7 @@ class PublishRejectedError(PublishError):
 
 class PublishUnknownError(PublishError):
     """No answer came. Publish again with the same message id: the stream drops what it already has."""
+
+
+class NobodyListensError(PublishUnknownError):
+    """No stream with a leader, or no process, listens on the subject at this moment."""

@@ -6,6 +6,7 @@ The client's own ``publish_async`` never resolves on an error answer and loses a
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
@@ -19,7 +20,7 @@ from nats.errors import Error as NatsError
 
 from shared.domain.clock import Clock, SystemClock
 from shared.messaging.connect import NatsConnection, describe
-from shared.messaging.errors import PublishError, PublishRejectedError, PublishUnknownError
+from shared.messaging.errors import NobodyListensError, PublishError, PublishRejectedError, PublishUnknownError
 
 MESSAGE_ID_HEADER: Final = "Nats-Msg-Id"
 
@@ -49,6 +50,16 @@ class _Answer(msgspec.Struct):
 _ANSWER: Final = msgspec.json.Decoder(_Answer)
 
 
+def acceptance() -> bytes:
+    """The answer of a process that takes over what was published to it without a stream between."""
+    return msgspec.json.encode(_Answer())
+
+
+def refusal(reason: str) -> bytes:
+    """The answer of such a process that can't: the publisher finds it as ``PublishRejectedError``."""
+    return msgspec.json.encode(_Answer(error=_ServerError(503, description=reason)))
+
+
 class Publisher:
     """Publishes up to ``window`` messages at once; each is settled within ``timeout`` seconds (plus a quarter).
 
@@ -69,6 +80,7 @@ class Publisher:
         self._prefix = ""
         self._subscription: Subscription | None = None
         self._sweeper: asyncio.Task[None] | None = None
+        self._stop_listening: Callable[[], None] | None = None
         self.stored = 0
         self.duplicates = 0
         self.rejected = 0
@@ -82,6 +94,7 @@ class Publisher:
         """Subscribe to the answers. Raises ``nats.errors.Error`` when the connection is closed."""
         self._prefix = f"{self._connection.client.new_inbox()}."
         self._subscription = await self._connection.client.subscribe(f"{self._prefix}*", cb=self._on_answer)
+        self._stop_listening = self._connection.add_reconnect_listener(self._on_reconnected)
         self._sweeper = asyncio.create_task(self._sweep(), name="publisher deadlines")
 
     async def stop(self) -> None:
@@ -93,6 +106,8 @@ class Publisher:
             await self._idle.wait()
         self._sweeper.cancel()
         self._sweeper = None
+        if self._stop_listening:
+            self._stop_listening()
         if self._subscription is not None and not self._connection.is_closed:
             await self._subscription.unsubscribe()
 
@@ -138,7 +153,7 @@ class Publisher:
     async def _on_answer(self, message: Msg) -> None:
         token = message.subject[len(self._prefix) :]
         if message.headers and message.headers.get("Status") == "503":
-            self._settle(token, PublishUnknownError("no stream answers for the subject"))
+            self._settle(token, NobodyListensError("nothing listens on the subject"))
             return
         try:
             answer = _ANSWER.decode(message.data)
@@ -150,6 +165,12 @@ class Publisher:
         else:
             fault = answer.error
             self._settle(token, PublishRejectedError(fault.code, fault.err_code, fault.description))
+
+    def _on_reconnected(self) -> None:
+        """What was on its way when the connection broke gets no answer: its deadline would only cost seconds."""
+        for token, (_, deadline) in list(self._waiting.items()):
+            if deadline - self._timeout <= self._connection.lost_at:
+                self._settle(token, PublishUnknownError("the connection was lost before an answer came"))
 
     def _settle(self, token: str, outcome: PublishReceipt | PublishError) -> None:
         """Resolve one message and give its place in the window back, exactly once."""

@@ -118,6 +118,8 @@ def _as_task(schedule: Schedule) -> ScheduledTask:
 
 
 class Lease(Protocol):
+    owner: str
+
     @property
     def holds(self) -> bool: ...
 
@@ -127,8 +129,9 @@ class HAScheduleSource(ScheduleSource):
 
     All of them hold the same schedules and the same queue of slots. The leader sends, and reports how far it has
     come; a standby strikes out what is reported as done. When the report is overdue by a second a standby may send
-    as well, lease or no lease: message ids make a slot that two schedulers send run once. A slot is recorded as
-    sent after the queue has acknowledged it, never before.
+    as well, lease or no lease: message ids make a slot that two schedulers send run once. Who sends reports, and
+    whoever reported last goes on until somebody else is heard: also while nobody can renew or take the lease. A
+    slot is recorded as sent after the queue or a worker has acknowledged it, never before.
     """
 
     def __init__(self, source: ScheduleSource, lease: Lease, clock: Clock) -> None:
@@ -145,7 +148,7 @@ class HAScheduleSource(ScheduleSource):
 
     @property
     def may_send(self) -> bool:
-        """Asked before every single send: this scheduler leads, or the leader's report is overdue."""
+        """Asked before every single send: this scheduler leads, or no other reports."""
         return self._lease.holds or self._leader_is_overdue()
 
     @property
@@ -185,11 +188,16 @@ class HAScheduleSource(ScheduleSource):
         metrics.scheduler_schedules.set(len(self._schedules))
 
     def progress_reported(self, progress: Progress) -> None:
-        """The leader's report, also one left by an earlier run. One from the future is a clock gone wrong."""
+        """A report of whoever sends, also one left by an earlier run. One from the future is a clock gone wrong.
+
+        One that is older than what is known is an echo: reports are heard when they are sent and again when the
+        bucket has stored them.
+        """
         if progress.planned_until_ms > self._clock.now_ms() + CLOCK_TOLERANCE_MS:
             log.error("a scheduler reports slots of the future; compare the clocks", scheduler=progress.scheduler)
             return
-        self._reported = progress
+        if self._reported is None or progress.planned_until_ms >= self._reported.planned_until_ms:
+            self._reported = progress
 
     def distrust_reports(self) -> None:
         """Don't take silence for a dead leader just now: we were cut off or frozen, and reports are on their way.
@@ -197,6 +205,11 @@ class HAScheduleSource(ScheduleSource):
         Without this, a leader that wakes from a long freeze would send what its successor has sent meanwhile.
         """
         self._reports_trusted_from = self._clock.monotonic() + OVERDUE_MS / 1000
+
+    def lease_changed(self, leads: bool, _reason: str) -> None:
+        """Listen for a successor before going on without the lease."""
+        if not leads:
+            self.distrust_reports()
 
     def take_due(self, now_ms: int) -> list[tuple[DueSlot, Schedule]]:
         """All slots that are due and not done; each is given out once."""
@@ -217,7 +230,8 @@ class HAScheduleSource(ScheduleSource):
     def _leader_is_overdue(self) -> bool:
         if self._reported is None or self._clock.monotonic() < self._reports_trusted_from:
             return False
-        return self._clock.now_ms() - self._reported.planned_until_ms > OVERDUE_MS
+        is_own = self._reported.scheduler == self._lease.owner
+        return is_own or self._clock.now_ms() - self._reported.planned_until_ms > OVERDUE_MS
 
     def _floor_ms(self, schedule: Schedule) -> int:
         """Up to where the slots of a schedule that just appeared count as done.

@@ -10,7 +10,10 @@ _LATENESS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 
 _CHECK_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 
 slots_due = Counter("tocsin_slots_due_total", "Slots that became due on the leading scheduler.")
-slots_dispatched = Counter("tocsin_slots_dispatched_total", "Slots handed to the queue.")
+slots_dispatched = Counter("tocsin_slots_dispatched_total", "Slots handed to the queue or to a worker.")
+slots_handed_over = Counter(
+    "tocsin_slots_handed_over_total", "Slots that a worker took directly because the queue did not answer."
+)
 slots_missed = Counter("tocsin_slots_missed_total", "Slots recorded as missed.", ["reason"])
 for _reason in MissedReason:  # a counter that first appears with a value has no increase to alert on
     slots_missed.labels(_reason.value)

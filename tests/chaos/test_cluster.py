@@ -29,6 +29,7 @@ pytestmark = [
 ]
 
 DOWN_SECONDS = 10.0
+FROZEN_SECONDS = 15.0
 NAMES = ("n1", "n2", "n3")
 
 
@@ -84,6 +85,25 @@ async def kill_stream_leader(chaos: Installation) -> int:
     return killed
 
 
+async def kill_the_majority(chaos: Installation) -> int:
+    leader = await stream_leader(chaos)
+    other = next(server for server in chaos.nats_servers if server is not leader)
+    killed = clock.now_ms()
+    await asyncio.gather(leader.kill(), other.kill())
+    await asyncio.sleep(DOWN_SECONDS)
+    await asyncio.gather(leader.start(), other.start())
+    return killed
+
+
+async def freeze_stream_leader(chaos: Installation) -> int:
+    server = await stream_leader(chaos)
+    frozen = clock.now_ms()
+    server.freeze()
+    await asyncio.sleep(FROZEN_SECONDS)
+    server.thaw()
+    return frozen
+
+
 async def terminate_stream_leader(chaos: Installation) -> int:
     server = await stream_leader(chaos)
     told = clock.now_ms()
@@ -103,9 +123,17 @@ async def stream_leader(chaos: Installation) -> NatsServer:
     "fault",
     [
         Fault("3 NATS servers: SIGTERM of the stream leader", terminate_stream_leader, recovery=10, reruns=64),
-        # Without a leader of the stream nobody can hand over a check; electing one takes the servers 3 to 9 s.
+        # Electing a leader of the stream takes the servers 3 to 9 s, in which schedulers hand over to workers.
+        Fault("3 NATS servers: SIGKILL of the stream leader", kill_stream_leader, recovery=20, reruns=64),
+        # One server of three has no streams at all, and still passes requests on.
+        Fault("3 NATS servers: SIGKILL of two, 10 s", kill_the_majority, recovery=25, reruns=300),
+        # Who is connected to the frozen one needs 4 to 6 s to notice.
         Fault(
-            "3 NATS servers: SIGKILL of the stream leader", kill_stream_leader, recovery=20, missed=True, reruns=64
+            "3 NATS servers: SIGSTOP of the stream leader, 15 s",
+            freeze_stream_leader,
+            recovery=20,
+            missed=True,
+            reruns=300,
         ),
     ],
     ids=lambda fault: fault.name,

@@ -14,12 +14,13 @@ from shared.domain.errors import ErrorKind
 from shared.domain.planner import DueSlot
 from shared.domain.result import ResultStatus
 from shared.domain.slots import Cadence
-from shared.messaging.errors import PublishRejectedError, PublishUnknownError
+from shared.messaging.errors import NobodyListensError, PublishRejectedError, PublishUnknownError
 from shared.testing.clock import FakeClock
 from shared.testing.queue import FakeSender, Published
 
 MONITOR = UUID(int=1)
 RUN = msgspec.Raw(b'{"check":{"kind":"http"},"timeout_seconds":5.0,"retries":0,"retry_delay_seconds":1.0}')
+NO_WORKER = NobodyListensError("nothing listens on the subject")
 OCCUPIED = PublishRejectedError(503, 10077, "maximum messages per subject exceeded")
 
 
@@ -35,10 +36,10 @@ class Desk:
     """A dispatcher on a queue that the test answers for."""
 
     def __init__(self) -> None:
-        self.clock = FakeClock()
+        self.clock = FakeClock(10_000)
         self.sender = FakeSender()
         self.may_send = True
-        self.dispatcher = Dispatcher(self.sender, self.clock, lambda: self.may_send)
+        self.dispatcher = Dispatcher(self.sender, self.sender, self.clock, lambda: self.may_send)
 
     async def flush(self) -> list[Published]:
         await self.dispatcher.flush()
@@ -46,6 +47,13 @@ class Desk:
 
     async def answered(self) -> None:
         await asyncio.sleep(0)  # done callbacks of futures run in the next turn of the loop
+
+    async def no_worker_takes_it(self) -> None:
+        """What the stream did not take is offered to the workers, and refused there as well."""
+        [offer] = await self.flush()
+        assert offer.subject == "handover.default"
+        offer.refuse(NO_WORKER)
+        await self.answered()
 
 
 @pytest.fixture
@@ -92,6 +100,8 @@ async def test_a_refused_slot_is_tried_again_and_recorded_when_the_next_one_come
     [first] = await desk.flush()
     first.refuse(refusal)
     await desk.answered()
+    if reason is not ErrorKind.WORKER_GAP:
+        await desk.no_worker_takes_it()
     assert await desk.flush() == [], "a refused slot waits a moment"
     desk.clock.advance(0.3)
     [again] = await desk.flush()

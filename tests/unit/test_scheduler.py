@@ -32,6 +32,7 @@ class NoSchedules(ScheduleSource):
 @dataclass
 class FakeLease:
     holds: bool = False
+    owner: str = "node"
 
 
 class Node:
@@ -42,7 +43,7 @@ class Node:
         self.lease = FakeLease(leads)
         self.source = HAScheduleSource(NoSchedules(), self.lease, self.clock)
         self.sender = FakeSender()
-        self.dispatcher = Dispatcher(self.sender, self.clock, lambda: self.source.may_send)
+        self.dispatcher = Dispatcher(self.sender, self.sender, self.clock, lambda: self.source.may_send)
         self.scheduler = K8sScheduler("node", InMemoryBroker(), self.source, self.dispatcher, self.clock)
 
     def schedule(self, starts_at_ms: int) -> None:
@@ -102,6 +103,46 @@ async def test_a_standby_sends_what_the_leader_left_when_its_report_is_overdue()
     assert await node.pass_() == [], "not overdue yet"
     node.clock.advance(INTERVAL / 1000)
     assert await node.pass_() == slots(START, START + OVERDUE_MS + INTERVAL)
+
+
+async def test_who_reported_last_goes_on_while_nobody_holds_the_lease() -> None:
+    node = Node(leads=True)
+    node.schedule(START)
+    sent = await node.pass_()
+    node.lease.holds = False
+    node.source.lease_changed(leads=False, _reason="lease ran out")
+    for number in range(300):
+        node.clock.advance(0.1)
+        node.source.progress_reported(node.scheduler.report())
+        sent += await node.pass_()
+        assert node.source.may_send is (number >= 9), "its own reports are no other scheduler's"
+    assert sent == [START, *slots(START, START + 30_000)]
+
+
+async def test_who_lost_the_lease_listens_for_a_second_and_leaves_the_work_to_whom_it_hears() -> None:
+    node = Node(leads=True)
+    node.schedule(START)
+    await node.pass_()
+    node.source.progress_reported(node.scheduler.report())
+    node.lease.holds = False
+    node.source.lease_changed(leads=False, _reason="lease taken over")
+    assert not node.source.may_send
+    node.clock.advance(0.4)
+    node.leader_reports(node.clock.now_ms())
+    for _ in range(30):
+        node.clock.advance(0.4)
+        node.leader_reports(node.clock.now_ms() - 100)
+        assert await node.pass_() == []
+
+
+async def test_an_echo_of_an_older_report_changes_nothing() -> None:
+    node = Node(leads=False)
+    node.schedule(START)
+    node.clock.advance(5.5)
+    node.leader_reports(START + 5_000)
+    node.source.progress_reported(Progress(START, START, "node"))
+    assert not node.source.may_send
+    assert node.source.done_until_ms == START + 5_000
 
 
 async def test_a_new_leader_goes_on_from_the_report_and_repeats_what_was_not_acknowledged() -> None:

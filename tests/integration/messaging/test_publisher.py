@@ -55,7 +55,7 @@ async def test_refusals_never_use_the_window_up(connection: NatsConnection) -> N
 async def test_a_missing_stream_is_unknown_at_once(connection: NatsConnection, publisher: Publisher) -> None:
     await connection.js.delete_stream(CHECKS_STREAM)
     async with asyncio.timeout(1):
-        with pytest.raises(PublishUnknownError, match="no stream"):
+        with pytest.raises(PublishUnknownError, match="nothing listens"):
             await publisher.send("checks.eu.a", b"")
 
 
@@ -103,6 +103,22 @@ async def test_a_publish_without_a_connection_fails_at_once_when_writes_are_not_
                 with pytest.raises(PublishUnknownError):
                     await publisher.send("checks.eu.a", b"")
         assert publisher.in_flight == 0
+    await connection.close()
+
+
+async def test_what_was_on_its_way_when_the_connection_broke_does_not_wait_for_its_deadline(
+    server: NatsServer,
+) -> None:
+    connection = await connect([server.url], name="scheduler", buffer_writes=False)
+    await ensure_streams(connection.js)
+    async with Publisher(connection, timeout=3600) as publisher:
+        server.freeze()
+        waiting = await publisher.publish("checks.eu.a", b"", message_id="slot")
+        await server.kill()
+        await server.start()
+        with pytest.raises(PublishUnknownError, match="connection was lost"):
+            await waiting
+        assert (await publisher.send("checks.eu.a", b"", message_id="slot")).sequence == 1
     await connection.close()
 
 
