@@ -7,8 +7,8 @@ FROM python:3.11-slim-trixie AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /build
 
-# Dependencies first: this layer is rebuilt only when the lock changes. Only wheels, so nothing is ever compiled here,
-# and without pip in it, so that nothing can be installed later.
+# Dependencies first: this layer is rebuilt only when the lock changes. Only wheels, so nothing is ever compiled here.
+# No pip in it; the one of the base image can change nothing, as all of this belongs to root.
 COPY requirements-production.lock ./
 RUN python -m venv --without-pip /opt/tocsin \
  && python -m pip --python /opt/tocsin/bin/python install --only-binary :all: --require-hashes \
