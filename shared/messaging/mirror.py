@@ -172,7 +172,9 @@ class KeyValueMirror:
         else:
             kept = {key: self._graced[key] for key in vanished if key in self._graced}
         if not fresh.values:
-            _log.error("bucket reads as empty", bucket=self._bucket, keys_kept=len(kept), grace_seconds=self._grace)
+            is_new = self._created is None and not info.state.last_seq  # of a new installation: nothing is amiss
+            log = _log.info if is_new else _log.error
+            log("bucket reads as empty", bucket=self._bucket, keys_kept=len(kept), grace_seconds=self._grace)
         before = dict(old)
         self._content, self._graced, self._created = fresh, kept, info.created
         self.rebuilds += 1

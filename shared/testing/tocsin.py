@@ -20,11 +20,12 @@ STOP_SECONDS = 60.0
 
 
 async def eventually(
-    what: str, condition: Callable[[], Awaitable[Any]], *, within: float = 10.0, every: float = 0.05
+    what: str, condition: Callable[[], Awaitable[Any]], *, within: float = 30.0, every: float = 0.05
 ) -> Any:
     """The first truthy answer of ``condition``; raises ``AssertionError`` when there is none in time.
 
-    An HTTP client's error counts as "not yet": processes are restarted under it on purpose.
+    The default limit is patience with a busy machine, not a promise; who tests a promise says ``within``. An HTTP
+    client's error counts as "not yet": processes are restarted under it on purpose.
     """
     answer: Any = None
     try:

@@ -44,7 +44,7 @@ async def api_process(database_url: str, nats_url: str, **environment: str) -> A
 async def port_of(process: Process) -> int:
     """The port, from the line that the process logs when it listens."""
     assert process.stderr is not None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         async for line in process.stderr:
             entry = json.loads(line)
             if entry["event"] == "api listening":

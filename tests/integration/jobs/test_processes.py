@@ -69,7 +69,7 @@ class Desk:
         worker = await self._spawn(log, words, {})
         self.workers.append(worker)
         self._logs[worker.pid] = log
-        await eventually("the worker listens", lambda: _says(log, "listening"), within=20)
+        await eventually("the worker listens", lambda: _says(log, "listening"), within=60)
         return worker
 
     async def start_scheduler(self) -> None:

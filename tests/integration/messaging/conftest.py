@@ -3,20 +3,16 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 
 import pytest
 
-from shared.messaging.connect import NatsConnection, connect
-from shared.messaging.publisher import Publisher
-from shared.messaging.streams import ensure_streams
 from shared.testing.nats import FlakyProxy, NatsServer
 
 # The client leaves the socket of a handshake that got no answer to the garbage collector, which closes it.
 tolerates_unanswered_handshakes = pytest.mark.filterwarnings("ignore:unclosed <StreamWriter:ResourceWarning")
 
 
-async def until(condition: Callable[[], bool], *, within: float = 10.0, what: str = "the condition") -> None:
+async def until(condition: Callable[[], bool], *, within: float = 30.0, what: str = "the condition") -> None:
     """Wait for a condition; fails with its name when it does not come true in time."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + within
@@ -26,9 +22,8 @@ async def until(condition: Callable[[], bool], *, within: float = 10.0, what: st
 
 
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[NatsServer]:
-    async with NatsServer(tmp_path / "nats") as running:
-        yield running
+def server(nats: NatsServer) -> NatsServer:
+    return nats
 
 
 @pytest.fixture
@@ -36,18 +31,3 @@ async def proxy(server: NatsServer) -> AsyncIterator[FlakyProxy]:
     async with FlakyProxy(server.port) as running:
         yield running
     gc.collect()  # see tolerates_unanswered_handshakes: its warning must come inside this test
-
-
-@pytest.fixture
-async def connection(server: NatsServer) -> AsyncIterator[NatsConnection]:
-    """A connection as workers have it, with all streams declared."""
-    connected = await connect([server.url], name="test", buffer_writes=True)
-    await ensure_streams(connected.js)
-    yield connected
-    await connected.close()
-
-
-@pytest.fixture
-async def publisher(connection: NatsConnection) -> AsyncIterator[Publisher]:
-    async with Publisher(connection) as running:
-        yield running

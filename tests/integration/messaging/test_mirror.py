@@ -43,7 +43,13 @@ async def bucket(connection: NatsConnection) -> KeyValue:
 
 async def fill(bucket: KeyValue, count: int) -> dict[str, bytes]:
     content = {f"key-{number}": str(number).encode() for number in range(count)}
-    await asyncio.gather(*(bucket.put(key, value) for key, value in content.items()))
+    places = asyncio.Semaphore(200)  # each put has two seconds, also on a busy machine
+
+    async def put(key: str, value: bytes) -> None:
+        async with places:
+            await bucket.put(key, value)
+
+    await asyncio.gather(*(put(key, value) for key, value in content.items()))
     return content
 
 
@@ -151,6 +157,19 @@ async def test_a_re_created_bucket_keeps_its_keys_until_it_is_refilled(
         await until(lambda: bool(changes))
         assert changes == [("key-9", b"changed")]
         assert mirror.data == {**content, "key-9": b"changed"}
+
+
+@pytest.mark.parametrize(("used", "level"), [(False, "info"), (True, "error")], ids=["new", "emptied"])
+async def test_an_empty_bucket_is_amiss_unless_it_is_new(
+    connection: NatsConnection, bucket: KeyValue, used: bool, level: str
+) -> None:
+    if used:
+        await fill(bucket, 1)
+        await connection.js.purge_stream(STREAM)
+    with capture_logs() as logs:
+        async with mirroring(connection) as mirror:
+            await mirror.ready.wait()
+    assert [entry["log_level"] for entry in logs if entry["event"] == "bucket reads as empty"] == [level]
 
 
 async def test_a_re_created_bucket_lets_go_of_what_does_not_come_back(
