@@ -26,12 +26,10 @@ _KEY = re.compile(r"^( *)([A-Za-z]\w*):")
 _PLACE = re.compile(r"(<!-- values -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def render(values: dict[str, Any], *, upgrade: bool = False) -> dict[str, str]:
+def render(values: dict[str, Any], *, release: str = RELEASE) -> dict[str, str]:
     """Manifests by file of the chart, the empty ones left out; raises ``HelmError``."""
     with Chart.load(CHART) as chart:
-        rendered = chart.render(
-            values, name=RELEASE, namespace=NAMESPACE, is_install=not upgrade, is_upgrade=upgrade
-        )
+        rendered = chart.render(values, name=release, namespace=NAMESPACE, is_install=True, is_upgrade=False)
     manifests = {name: text for name, text in sorted(rendered.items()) if name.endswith(".yaml")}
     return {name: text for name, text in manifests.items() if any(yaml.safe_load_all(text))}
 

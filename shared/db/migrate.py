@@ -13,8 +13,10 @@ from typing import Any, Final
 
 from alembic import command
 from alembic.config import Config
+from alembic.util import CommandError
 from sqlalchemy.exc import SQLAlchemyError
 
+from shared.db.base import SCHEMA_REVISION
 from shared.db.engine import parse_url
 from shared.db.errors import DatabaseError, MigrationError, sqlstate
 
@@ -61,7 +63,8 @@ def upgrade(
 ) -> None:
     """Apply what is missing. Blocks, and runs its own event loop: call it from a thread inside of one.
 
-    Each revision is one transaction: what is applied stays, and the next call goes on behind it. Raises
+    Each revision is one transaction: what is applied stays, and the next call goes on behind it. The schema of a
+    newer release is left as it is: this one works on it, and going back must not end here. Raises
     ``DatabaseUnusableError`` for a wrong URL and ``MigrationError`` for everything else, in one line.
     """
     parse_url(url)
@@ -69,7 +72,10 @@ def upgrade(
     for attempt in range(1, patience.attempts + 1):
         try:
             command.upgrade(configuration(url, tell, patience), revision)
-        except (SQLAlchemyError, OSError) as error:
+        except (SQLAlchemyError, OSError, CommandError) as error:
+            if newer := _newer_revision(error):
+                tell(f"the schema is at {newer}, newer than this release needs ({SCHEMA_REVISION}): nothing to do")
+                return
             if sqlstate(error) != _LOCK_NOT_AVAILABLE or attempt == patience.attempts:
                 raise MigrationError(_explain(error, patience)) from error
             tell(f"a table is in use: trying again, attempt {attempt + 1} of {patience.attempts}")
@@ -104,6 +110,12 @@ def _explain(error: Exception, patience: Patience) -> str:
             "pg_stat_activity for what runs, then run tocsin migrate again"
         )
     return f"the revision was not applied: {original}"
+
+
+def _newer_revision(error: Exception) -> str:
+    """The revision that the database is at, when only a newer release knows it; otherwise nothing."""
+    unknown = str(getattr(error.__cause__, "argument", ""))
+    return unknown if unknown.isdecimal() and unknown > SCHEMA_REVISION else ""
 
 
 def _announce(on_progress: Progress) -> Callable[..., None]:

@@ -20,6 +20,7 @@ RESOURCES = {
         "configmaps": "ConfigMap",
         "services": "Service",
         "serviceaccounts": "ServiceAccount",
+        "persistentvolumeclaims": "PersistentVolumeClaim",
     },
     "apps/v1": {"deployments": "Deployment", "statefulsets": "StatefulSet"},
     "batch/v1": {"jobs": "Job"},

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from helm.chart import CHART, render
+from helm.chart import CHART, RELEASE, render
 
 Manifest = dict[str, Any]
 CI = tuple(sorted(path.name.removesuffix("-values.yaml") for path in (CHART / "ci").glob("*-values.yaml")))
@@ -25,8 +25,8 @@ def installed(name: str) -> tuple[Manifest, ...]:
     return tuple(objects(values(name)))
 
 
-def objects(given: Manifest, *, upgrade: bool = False) -> list[Manifest]:
-    texts = render(given, upgrade=upgrade).values()
+def objects(given: Manifest, *, release: str = RELEASE) -> list[Manifest]:
+    texts = render(given, release=release).values()
     return [manifest for text in texts for manifest in yaml.safe_load_all(text) if manifest]
 
 

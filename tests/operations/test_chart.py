@@ -84,6 +84,29 @@ def test_the_longest_names_still_fit() -> None:
         assert len(manifest["metadata"]["name"]) <= 63 - len("-0"), manifest["metadata"]["name"]
 
 
+# What YAML takes for a truth value or a number where it is not quoted.
+@pytest.mark.parametrize("name", ["no", "on", "123", "1e3"])
+def test_names_that_look_like_something_else_stay_names(name: str) -> None:
+    given: Manifest = {
+        "nameOverride": name,
+        "nats": {"existingSecret": name, "existingSecretKey": name},
+        "database": {"existingSecret": name, "existingSecretKey": name},
+        "secretKeys": {"existingSecret": name, "existingSecretKey": name},
+        "serviceAccount": {"name": name},
+        "scheduler": {"priorityClassName": name},
+        "workers": {"default": None, name: {}, "region": {"region": name}},
+        "fullnameOverride": f"a{name}",
+        "networkPolicy": {"enabled": True},
+        "commonLabels": {"team": name},
+        "podAnnotations": {"team": name},
+        "extraEnv": [{"name": "TZ", "value": name}],
+    }
+    bundled = {name: {"enabled": True, "storageClass": "no"} for name in ("nats", "postgresql")}
+    for each in (given, given | {"bundled": bundled}):
+        for manifest in objects(each, release=name):
+            kubernetes_validate.validate(manifest, KUBERNETES[-1], strict=True)
+
+
 @every_file
 def test_selectors_match_the_pods_they_mean(name: str) -> None:
     manifests = installed(name)

@@ -71,6 +71,63 @@ def test_a_lost_key_stops_the_upgrade_instead_of_being_replaced(cluster: tuple[C
         helm.upgrade(CHART, "tocsin", EVALUATION)
 
 
+OUTSIDE: Manifest = {
+    "nats": {"existingSecret": "servers"},
+    "database": {"existingSecret": "servers"},
+    "secretKeys": {"existingSecret": "tocsin-secret-keys"},
+    "commonLabels": {"team": "platform"},
+    # A hook would be waited for, and nothing runs here.
+    "migrations": {"enabled": False},
+}
+
+
+def test_secrets_stay_a_part_of_the_release_so_that_a_roll_back_finds_them(cluster: tuple[Cluster, Config]) -> None:
+    there, helm = cluster
+    helm.install(CHART, "tocsin", EVALUATION, namespace=NAMESPACE)
+    before = _made(there)
+    helm.upgrade(CHART, "tocsin", OUTSIDE)
+    assert _made(there) == before
+    for name in MADE:
+        assert there.secret(NAMESPACE, name)["metadata"]["labels"]["team"] == "platform", "it was left out"
+    helm.rollback("tocsin", version=1)
+    assert _made(there) == before
+
+
+def test_a_secret_that_somebody_else_made_is_left_alone(cluster: tuple[Cluster, Config]) -> None:
+    there, helm = cluster
+    foreign = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "tocsin-secret-keys", "namespace": NAMESPACE},
+        "data": {"secret-keys": "a2V5"},
+    }
+    there.objects[f"/api/v1/namespaces/{NAMESPACE}/secrets/tocsin-secret-keys"] = foreign
+    helm.install(CHART, "tocsin", OUTSIDE, namespace=NAMESPACE)
+    assert there.secret(NAMESPACE, "tocsin-secret-keys") is foreign
+
+
+@pytest.mark.parametrize("server", ["nats", "postgresql"])
+def test_a_volume_without_its_secret_gets_no_other_password(cluster: tuple[Cluster, Config], server: str) -> None:
+    there, helm = cluster
+    claim = f"data-tocsin-{server}-0"
+    there.objects[f"/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims/{claim}"] = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": claim, "namespace": NAMESPACE},
+    }
+    with pytest.raises(HelmError, match=f"secret tocsin-{server} is not in .*, or delete the claim {claim}"):
+        helm.install(CHART, "tocsin", EVALUATION, namespace=NAMESPACE)
+
+
+def test_an_installation_whose_migration_failed_can_be_repeated(cluster: tuple[Cluster, Config]) -> None:
+    there, helm = cluster
+    # Nothing runs here, so the job of the migration never ends.
+    with pytest.raises(HelmError, match="pre-install"):
+        helm.install(CHART, "tocsin", values("default"), namespace=NAMESPACE, timeout=1)
+    helm.upgrade(CHART, "tocsin", values("default") | {"migrations": {"enabled": False}})
+    assert there.secret(NAMESPACE, "tocsin-secret-keys")["data"]["secret-keys"]
+
+
 def test_a_server_that_is_bundled_later_gets_its_password_then(cluster: tuple[Cluster, Config]) -> None:
     there, helm = cluster
     first = EVALUATION | {"bundled": {"postgresql": {"enabled": True}}, "nats": {"url": "nats://n:4222"}}

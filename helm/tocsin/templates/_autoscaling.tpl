@@ -1,4 +1,5 @@
 {{- define "tocsin.cpuAutoscaler" -}}
+{{- include "tocsin.validateScaling" . -}}
 apiVersion: autoscaling/v2
 kind: HorizontalPodAutoscaler
 metadata:
@@ -17,6 +18,7 @@ spec:
 
 {{/* By the checks that wait for the region: CPU says little about a worker that mostly waits for targets. */}}
 {{- define "tocsin.queueAutoscaler" -}}
+{{- include "tocsin.validateScaling" . -}}
 {{- $endpoint := .root.Values.nats.monitoringEndpoint }}
 {{- if and (not $endpoint) .root.Values.bundled.nats.enabled }}
 {{- $endpoint = printf "%s-nats.%s:8222" (include "tocsin.fullname" .root) .root.Release.Namespace }}

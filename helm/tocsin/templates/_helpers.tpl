@@ -13,13 +13,14 @@
 {{- end -}}
 {{- end -}}
 
-{{/* What selects the pods of one component. Never changes: selectors of deployments are immutable. */}}
+{{/* What selects the pods of one component. Never changes: selectors of deployments are immutable.
+     Names that users choose are quoted, here and elsewhere: YAML takes a bare "no" or "123" for something else. */}}
 {{- define "tocsin.selector" -}}
-app.kubernetes.io/name: {{ include "tocsin.name" .root }}
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/name: {{ include "tocsin.name" .root | quote }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
 {{- with .group }}
-tocsin/group: {{ . }}
+tocsin/group: {{ . | quote }}
 {{- end }}
 {{- end -}}
 
@@ -54,30 +55,13 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- .Values.serviceAccount.name | default (ternary (include "tocsin.fullname" .) "default" .Values.serviceAccount.create) -}}
 {{- end -}}
 
-{{/* Stop with a clear message, before anything is rendered, when something needed is missing. */}}
-{{- define "tocsin.validate" -}}
-{{- with .Values.nats }}
-{{- if not (or .url .existingSecret $.Values.bundled.nats.enabled) }}
-{{- fail "NATS: set nats.url or nats.existingSecret, or bundled.nats.enabled for evaluation" }}
-{{- end }}
-{{- end }}
-{{- with .Values.database }}
-{{- if not (or .url .existingSecret $.Values.bundled.postgresql.enabled) }}
-{{- fail "PostgreSQL: set database.url or database.existingSecret, or bundled.postgresql.enabled for evaluation" }}
-{{- end }}
-{{- end }}
-{{- if and .Values.bundled.nats.enabled (gt (int .Values.nats.streamReplicas) 1) }}
-{{- fail "nats.streamReplicas: the bundled NATS is one server and can hold one replica only" }}
-{{- end }}
-{{- end -}}
-
 {{/* A variable from the secret of the user, or else from the one that the values are put in. */}}
 {{- define "tocsin.secretVariable" -}}
 - name: {{ .variable }}
   valueFrom:
     secretKeyRef:
-      name: {{ .values.existingSecret | default .own }}
-      key: {{ ternary .values.existingSecretKey .key (ne .values.existingSecret "") }}
+      name: {{ .values.existingSecret | default .own | quote }}
+      key: {{ ternary .values.existingSecretKey .key (ne .values.existingSecret "") | quote }}
 {{- end -}}
 
 {{- define "tocsin.natsVariables" -}}
@@ -110,6 +94,20 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 
 {{- define "tocsin.keysVariable" -}}
 {{ include "tocsin.secretVariable" (dict "variable" "TOCSIN_SECRET_KEYS" "values" .Values.secretKeys "own" (printf "%s-secret-keys" (include "tocsin.fullname" .)) "key" "secret-keys") }}
+{{- end -}}
+
+{{/* Variables as YAML, each once: the last one wins, so that users can override what the chart or a wider setting
+     says. A server-side apply, the way of Helm 4, refuses a list that names one twice. */}}
+{{- define "tocsin.environment" -}}
+{{- $last := dict }}
+{{- $order := list }}
+{{- range fromYamlArray . }}
+{{- $_ := set $last .name . }}
+{{- $order = append $order .name }}
+{{- end }}
+{{- range uniq $order }}
+{{ list (get $last .) | toYaml }}
+{{- end }}
 {{- end -}}
 
 {{- define "tocsin.commonVariables" -}}
@@ -168,7 +166,7 @@ enableServiceLinks: false
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with .values.nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
@@ -186,7 +184,7 @@ volumes:
 
 {{/* Pods start anew when a value that they only read at their start has changed. */}}
 {{- define "tocsin.podAnnotations" -}}
-checksum/secrets: {{ list .Values.nats.url .Values.database.url .Values.secretKeys.value | toJson | sha256sum }}
+checksum/secrets: {{ list .Values.nats.url .Values.database.url .Values.secretKeys.value | toJson | sha256sum | quote }}
 {{- with .Values.podAnnotations }}
 {{ toYaml . }}
 {{- end }}
@@ -220,11 +218,27 @@ livenessProbe:
   failureThreshold: 3
 {{- end -}}
 
-{{/* The value of a key that is made once: the one in the cluster, else a fresh one. Encoded for a secret. */}}
-{{- define "tocsin.kept" -}}
-{{- $found := lookup "v1" "Secret" .root.Release.Namespace .name | default dict -}}
-{{- $data := get $found "data" | default dict -}}
-{{- get $data .key | default (randAlphaNum 48 | b64enc) -}}
+{{/* A secret whose keys are made once: each has the value "given", else the one in the cluster, else a fresh one. It
+     stays a part of the release when it is not "needed" any more, or a roll-back could not find it. */}}
+{{- define "tocsin.keptSecret" -}}
+{{- $found := lookup "v1" "Secret" .root.Release.Namespace .name | default dict }}
+{{- $given := .given | default "" }}
+{{- $maker := dig "metadata" "annotations" "meta.helm.sh/release-name" "" $found }}
+{{- if or .needed (eq $maker .root.Release.Name) }}
+apiVersion: v1
+kind: Secret
+metadata:
+  name: {{ .name }}
+  labels: {{- include "tocsin.labels" (dict "root" .root "component" .component) | nindent 4 }}
+  annotations:
+    # Outlives the release: what it sealed is still in the database, and volumes remember passwords.
+    helm.sh/resource-policy: keep
+type: Opaque
+data:
+  {{- range $key := .keys }}
+  {{ $key }}: {{ $given | b64enc | default (get ($found.data | default dict) $key) | default (randAlphaNum 48 | b64enc) }}
+  {{- end }}
+{{- end }}
 {{- end -}}
 
 {{/* Label matchers of this release's series. */}}

@@ -53,6 +53,27 @@ async def test_two_migrators_at_once_exclude_each_other(empty_database_url: str)
     assert "".join(outputs).count("applied 0001") == 1
 
 
+async def _migrated_from(url: str, revision: str) -> list[str]:
+    """What a migration says of a schema that another release left at ``revision``."""
+    await asyncio.to_thread(upgrade, url)
+    connection = await asyncpg.connect(url)
+    await connection.execute("UPDATE alembic_version SET version_num = $1", revision)
+    await connection.close()
+    lines: list[str] = []
+    await asyncio.to_thread(upgrade, url, lines.append)
+    return lines
+
+
+async def test_an_older_release_leaves_a_newer_schema_alone(empty_database_url: str) -> None:
+    (line,) = await _migrated_from(empty_database_url, "9999")
+    assert line == f"the schema is at 9999, newer than this release needs ({SCHEMA_REVISION}): nothing to do"
+
+
+async def test_a_schema_that_no_release_made_is_refused_in_one_line(empty_database_url: str) -> None:
+    with pytest.raises(MigrationError, match=r"^the revision was not applied: .*'elsewhere'$"):
+        await _migrated_from(empty_database_url, "elsewhere")
+
+
 @asynccontextmanager
 async def superuser(postgres: PostgresServer) -> AsyncIterator[asyncpg.Connection]:
     connection = await asyncpg.connect(postgres.superuser_url.replace("/tocsin?", "/postgres?"))
