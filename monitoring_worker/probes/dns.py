@@ -43,7 +43,14 @@ class DnsProbe:
         if answer is None:
             return DnsObservation(stopwatch.timings(), question.server if question else None, error=error)
         return DnsObservation(
-            stopwatch.timings(), answer.server, answer.transport, answer.rcode, answer.records, answer.ttl
+            stopwatch.timings(),
+            answer.server,
+            answer.transport,
+            answer.rcode,
+            answer.records,
+            answer.ttl,
+            answer.alias,
+            answer.reason,
         )
 
     async def _servers(self, spec: DnsCheck, stopwatch: Stopwatch) -> tuple[Server, ...]:

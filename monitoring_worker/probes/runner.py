@@ -16,6 +16,7 @@ from shared.domain.checks import AnyCheck
 from shared.domain.clock import Clock, SystemClock
 from shared.domain.errors import CheckError, ErrorKind
 from shared.domain.evaluate import evaluate
+from shared.domain.monitor import RETRY_SPREAD
 from shared.domain.redaction import hide, scrub, secrets_of
 from shared.domain.result import Attempt, CheckVerdict, Evidence, ResultStatus
 from shared.http.door import Door
@@ -67,13 +68,13 @@ class CheckRunner:
         verdict = await self._attempt(check, timeout_seconds)
         if not retries or not _worth_a_retry(verdict):
             return _with_attempts(verdict, [])
-        longest = retry_delay_seconds * 1.1 + timeout_seconds
+        longest = retry_delay_seconds * (1 + RETRY_SPREAD) + timeout_seconds
         attempts = [_recorded(verdict, 0.0)]
         while len(attempts) <= retries and _worth_a_retry(verdict):
             now = self._clock.monotonic() - began
             if budget_seconds is not None and now + longest > budget_seconds:
                 break
-            await asyncio.sleep(retry_delay_seconds * (0.9 + 0.2 * self._jitter()))
+            await asyncio.sleep(retry_delay_seconds * (1 + RETRY_SPREAD * (2 * self._jitter() - 1)))
             started = self._clock.monotonic() - began
             verdict = await self._attempt(check, timeout_seconds)
             attempts.append(_recorded(verdict, started))

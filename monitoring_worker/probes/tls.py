@@ -164,13 +164,12 @@ class _Greeting:
         pipe = TlsPipe(settings, self._spec.server_name or self._spec.host)
         try:
             await wire.start_tls(pipe)
-            self._stopwatch.pause()
-            self._complete = True  # what follows is a wait for objections, and silence is none
-            self._peer = pipe.peer()
-            if self._peer.version == "TLSv1.3":
-                await wire.settle(OBJECTION_WAIT)
         finally:
             self._peer = pipe.peer()
+        self._stopwatch.pause()
+        self._complete = True  # what follows is a wait for objections, and silence is none
+        if self._peer.version == "TLSv1.3":
+            await wire.settle(OBJECTION_WAIT)
 
 
 def _written(address: str, port: int) -> str:

@@ -16,7 +16,7 @@ from shared.domain.judge import Judgement, UnreadableError, failed, judge, passe
 from shared.domain.observation import HttpObservation
 from shared.domain.redaction import forms_of, redact_verdict
 from shared.domain.result import CertificateFacts, CheckVerdict, HttpFacts, Redirect, ResultStatus
-from shared.domain.tls_rules import dated, expiring, tls_facts, weakness
+from shared.domain.tls_rules import expiring, explained, tls_facts, weakness
 from shared.domain.url import Url, parse_foreign_url, parse_url
 from shared.domain.verdict import inverted, verdict_of
 
@@ -35,7 +35,7 @@ def http(spec: HttpRequest, seen: HttpObservation, now_ms: int) -> CheckVerdict:
     judgements = [_judge_http(assertion, seen, certificate) for assertion in _effective(spec)]
     error = seen.error or weakness(spec.tls, seen.tls)
     warning = expiring(spec.tls, seen.tls, final.host, now_ms)
-    verdict = verdict_of(judgements, dated(error, seen.tls, final.host, now_ms), warning)
+    verdict = verdict_of(judgements, explained(error, seen.tls, final.host, now_ms), warning)
     if spec.auth and seen.status_code == 401:
         verdict = _unauthorised(spec, verdict, final)
     if isinstance(spec, HttpCheck) and spec.invert:

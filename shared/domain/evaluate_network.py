@@ -24,7 +24,7 @@ from shared.domain.result import (
     Timings,
     TlsFacts,
 )
-from shared.domain.tls_rules import dated, ended, expiring, tls_facts, weakness
+from shared.domain.tls_rules import ended, expiring, explained, tls_facts, weakness
 from shared.domain.verdict import verdict_of
 
 MAX_RECORDS = 100
@@ -75,7 +75,7 @@ def _handshake(spec: SslCheck, seen: TlsObservation, now_ms: int) -> CheckVerdic
     if weak and error and error.kind in {ErrorKind.TLS_WEAK, ErrorKind.TLS_HANDSHAKE}:
         error = weak  # the handshake only knows that it failed; the facts say by what
     verdict = verdict_of(
-        judgements, dated(error, seen.peer, host, now_ms), expiring(spec.tls, seen.peer, host, now_ms)
+        judgements, explained(error, seen.peer, host, now_ms), expiring(spec.tls, seen.peer, host, now_ms)
     )
     return replace(verdict, timings_ms=seen.timings, tls=tls)
 
@@ -99,7 +99,7 @@ def tcp(spec: TcpCheck, seen: TcpObservation, now_ms: int) -> CheckVerdict:
     host = spec.server_name or spec.host
     error, warning = seen.error or _banner_error(spec, seen), None
     if spec.tls is not None:
-        error = dated(error or weakness(spec.tls, seen.peer), seen.peer, host, now_ms)
+        error = explained(error or weakness(spec.tls, seen.peer), seen.peer, host, now_ms)
         warning = expiring(spec.tls, seen.peer, host, now_ms)
     judgements = [_judge_time(assertion, seen.timings, error) for assertion in spec.assertions]
     text = seen.received.decode("utf-8", "replace") if seen.received else None
@@ -138,12 +138,15 @@ def dns(spec: DnsCheck, seen: DnsObservation, now_ms: int) -> CheckVerdict:  # n
 
 
 def _answer_error(spec: DnsCheck, seen: DnsObservation) -> CheckError | None:
+    # What is missing is the end of a chain of CNAMEs, and that is what has to be mended.
+    leads = f"{spec.name} leads to {seen.alias}, which" if seen.alias else spec.name
+    reason = f" ({seen.reason})" if seen.reason else ""
     if seen.rcode == "NXDOMAIN":
-        return CheckError(ErrorKind.DNS_NXDOMAIN, f"{spec.name} does not exist, says {seen.server} (NXDOMAIN)")
+        return CheckError(ErrorKind.DNS_NXDOMAIN, f"{leads} does not exist, says {seen.server} (NXDOMAIN){reason}")
     if seen.rcode != "NOERROR":
-        return CheckError(ErrorKind.DNS_FAILURE, f"{seen.server} answered {seen.rcode} for {spec.name}")
+        return CheckError(ErrorKind.DNS_FAILURE, f"{seen.server} answered {seen.rcode} for {spec.name}{reason}")
     if not seen.records:
-        return CheckError(ErrorKind.DNS_NO_DATA, f"{spec.name} has no {spec.record} record, says {seen.server}")
+        return CheckError(ErrorKind.DNS_NO_DATA, f"{leads} has no {spec.record} record, says {seen.server}{reason}")
     return None
 
 

@@ -26,7 +26,10 @@ class TcpObservation:
 
 @dataclass(frozen=True, slots=True)
 class DnsObservation:
-    """One question. ``records`` are the values of the wanted kind, as a zone file has them; ``ttl`` in seconds."""
+    """One question. ``records`` are the values of the wanted kind, as a zone file has them; ``ttl`` in seconds.
+
+    ``alias`` is the name that the one asked for leads to, by CNAMEs; ``reason`` what the server says of a failure.
+    """
 
     timings: Timings
     server: str | None = None
@@ -34,6 +37,8 @@ class DnsObservation:
     rcode: str | None = None
     records: tuple[str, ...] = ()
     ttl: int | None = None
+    alias: str | None = None
+    reason: str | None = None
     error: CheckError | None = None
 
 

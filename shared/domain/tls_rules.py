@@ -28,6 +28,8 @@ _VERSIONS = ("SSLv3", "TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")
 _WANTED = {"1.0": "TLSv1", "1.1": "TLSv1.1", "1.2": "TLSv1.2", "1.3": "TLSv1.3"}
 _WEAK_HASHES = frozenset({"md5", "sha1"})
 _NAME_LIMIT = 120
+_NAMES = 3
+"""Names of a certificate that a sentence lists."""
 
 
 def tls_facts(
@@ -60,11 +62,8 @@ def weakness(options: TlsOptions, peer: TlsPeer | None) -> CheckError | None:
     if peer.version in _VERSIONS and _rank(peer.version) < _rank(_WANTED[options.min_version]):
         wording = f"the server speaks {peer.version}, and at least TLS {options.min_version} is wanted"
         return CheckError(ErrorKind.TLS_WEAK, wording)
-    for certificate in map(read_certificate, peer.path):
-        if reason := weak_certificate(certificate):
-            name = bounded(certificate.name, _NAME_LIMIT)
-            return CheckError(ErrorKind.TLS_WEAK, f"certificate {name} is weak: {reason}")
-    return None
+    told = _weak(map(read_certificate, peer.path))
+    return CheckError(ErrorKind.TLS_WEAK, told) if told else None
 
 
 def _rank(version: str) -> int:
@@ -84,29 +83,61 @@ def weak_certificate(certificate: Certificate) -> str | None:
 
 
 def ended(peer: TlsPeer | None, now_ms: int) -> CheckError | None:
-    """An end that nobody verified; ``dated`` words it."""
+    """An end that nobody verified; ``explained`` words it."""
     first = first_to_end(peer.path or peer.chain[:1]) if peer else None
     if first and first.not_after and days_until(first.not_after, now_ms) < 0:
         return CheckError(ErrorKind.TLS_EXPIRED, "the certificate has expired")
     return None
 
 
-def dated(error: CheckError | None, peer: TlsPeer | None, host: str, now_ms: int) -> CheckError | None:
-    """Give the two errors about time their date and their certificate; only here both are known."""
-    if error is None or peer is None:
+def explained(error: CheckError | None, peer: TlsPeer | None, host: str, now_ms: int) -> CheckError | None:
+    """Say which certificate an error is about, and what it says instead; only here both are known."""
+    if error is None or peer is None or not peer.chain:
         return error
     chain = [read_certificate(der) for der in peer.chain[:MAX_CHAIN]]
-    if error.kind is ErrorKind.TLS_EXPIRED:
-        for certificate in chain:
-            if certificate.not_after and (days := days_until(certificate.not_after, now_ms)) < 0:
-                which = _which(certificate, chain[0], host)
-                return CheckError(error.kind, f"{which} expired {_days_text(-days - 1)} ago")
-    if error.kind is ErrorKind.TLS_NOT_YET_VALID:
-        for certificate in chain:
-            if certificate.not_before and certificate.not_before > to_datetime(now_ms):
-                which = _which(certificate, chain[0], host)
-                return CheckError(error.kind, f"{which} is valid from {certificate.not_before:%Y-%m-%d %H:%M} UTC")
-    return error
+    told = None
+    match error.kind:
+        case ErrorKind.TLS_EXPIRED:
+            told = _expired(chain, host, now_ms)
+        case ErrorKind.TLS_NOT_YET_VALID:
+            told = _not_yet_valid(chain, host, now_ms)
+        case ErrorKind.TLS_HOSTNAME_MISMATCH:
+            told = _for_others(chain[0], host)
+        case ErrorKind.TLS_UNTRUSTED if chain[-1].self_issued:
+            told = f"certificate of {host} leads to {_shown(chain[-1])}, which is not trusted"
+        case ErrorKind.TLS_WEAK if peer.version is None:  # the handshake failed, and did not say by which one
+            told = _weak(chain)
+    return CheckError(error.kind, told) if told else error
+
+
+def _expired(chain: list[Certificate], host: str, now_ms: int) -> str | None:
+    for certificate in chain:
+        if certificate.not_after and (days := days_until(certificate.not_after, now_ms)) < 0:
+            return f"{_which(certificate, chain[0], host)} expired {_days_text(-days - 1)} ago"
+    return None
+
+
+def _not_yet_valid(chain: list[Certificate], host: str, now_ms: int) -> str | None:
+    for certificate in chain:
+        if certificate.not_before and certificate.not_before > to_datetime(now_ms):
+            return (
+                f"{_which(certificate, chain[0], host)} is valid from {certificate.not_before:%Y-%m-%d %H:%M} UTC"
+            )
+    return None
+
+
+def _for_others(leaf: Certificate, host: str) -> str:
+    if not leaf.sans:
+        return f"the certificate has no alternative names, and clients look for {host} nowhere else"
+    more = f" and {len(leaf.sans) - _NAMES} more" if len(leaf.sans) > _NAMES else ""
+    return f"the certificate is for {bounded(', '.join(leaf.sans[:_NAMES]), _NAME_LIMIT)}{more}, not for {host}"
+
+
+def _weak(chain: Iterable[Certificate]) -> str | None:
+    for certificate in chain:
+        if reason := weak_certificate(certificate):
+            return f"certificate {_shown(certificate)} is weak: {reason}"
+    return None
 
 
 def crossed_threshold(days: int, thresholds: Iterable[int]) -> int | None:
@@ -134,7 +165,11 @@ def expiring(options: TlsOptions, peer: TlsPeer | None, host: str, now_ms: int) 
 def _which(certificate: Certificate, leaf: Certificate, host: str) -> str:
     if certificate.fingerprint_sha256 == leaf.fingerprint_sha256:
         return f"certificate of {host}"
-    return f"certificate {bounded(certificate.name, _NAME_LIMIT)} in the chain of {host}"
+    return f"certificate {_shown(certificate)} in the chain of {host}"
+
+
+def _shown(certificate: Certificate) -> str:
+    return str(bounded(certificate.name, _NAME_LIMIT))
 
 
 def _days_text(days: int) -> str:

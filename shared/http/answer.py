@@ -120,8 +120,11 @@ class Answer:
         self._fail(TargetError(ErrorKind.INCOMPLETE_BODY, told))
 
     def _fail(self, error: HttpError) -> None:
-        if not self.done.done():
-            self.done.set_exception(error)
+        if self.done.done():
+            return
+        # A traceback holds the frames that decoded, with pieces of megabytes: a failure is kept, they are not.
+        error.__context__ = None
+        self.done.set_exception(error.with_traceback(None))
 
 
 def header_text(value: bytes) -> str:

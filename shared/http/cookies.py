@@ -81,7 +81,7 @@ class CookieJar:
                 return int(attributes["max-age"]) <= 0
             if "expires" in attributes:
                 return to_milliseconds(parsedate_to_datetime(attributes["expires"])) <= self._now_ms
-        except ValueError:
+        except (ValueError, OverflowError):
             pass  # RFC 6265 section 5.2: an attribute that cannot be read is ignored
         return False
 

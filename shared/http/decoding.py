@@ -15,6 +15,9 @@ from shared.http.errors import TargetError
 ACCEPT_ENCODING = "gzip, deflate, br, zstd"
 MAX_CODINGS = 4
 BEGINNING_LIMIT = 262144
+BEGINNING_KEPT = 65536
+"""Bytes of a body that are kept when it fails, for whoever wants to see how it begins."""
+
 _PIECE = 65536
 # A few bytes of zstd can stand for 128 KiB of output, and its decoder cannot be told to stop in between.
 _ZSTD_SLICE = 128
@@ -156,7 +159,16 @@ class BodyDecoder:
         try:
             self._pass(data, 0)
         except _LIBRARY_ERRORS as error:
+            self._release()
             raise TargetError(ErrorKind.DECODE_ERROR, f"the body does not decode: {error}") from None
+        except TargetError:
+            self._release()
+            raise
+
+    def _release(self) -> None:
+        """A failure is kept until its check is over, and windows and bodies are megabytes each."""
+        self._layers.clear()
+        del self._body[BEGINNING_KEPT:]
 
     def _pass(self, data: bytes, depth: int) -> None:
         # Every layer counts, not only the last: an inner one may swallow what an outer one blows up.

@@ -13,7 +13,9 @@ from typing import Literal, cast
 import dns.exception
 import dns.flags
 import dns.message
+import dns.name
 import dns.rcode
+import dns.rdataclass
 import dns.rdatatype
 from dns.rdtypes.txtbase import TXTBase
 
@@ -33,17 +35,27 @@ LARGE = 4096
 
 _PAYLOAD = 1232  # what passes every path unfragmented
 _ID = slice(0, 2)
+_KNOWS_NO_EDNS = frozenset({"FORMERR", "NOTIMP", "BADVERS"})
+"""What servers say that do not know the extension every question carries (RFC 6891 section 7)."""
+
+_REASON_LIMIT = 120
 
 
 @dataclass(frozen=True, slots=True)
 class DnsAnswer:
-    """``records`` are the values of the wanted kind, as a zone file has them; ``ttl`` their least, in seconds."""
+    """``records`` are the values of the wanted kind, as a zone file has them; ``ttl`` their least, in seconds.
+
+    ``alias`` is the name that the one asked for leads to, by CNAMEs; ``reason`` what the server says about a
+    failure (RFC 8914), such as what is wrong with a signature.
+    """
 
     server: str
     transport: Literal["udp", "tcp"]
     rcode: str
     records: tuple[str, ...] = ()
     ttl: int | None = None
+    alias: str | None = None
+    reason: str | None = None
 
 
 class DnsQuestion:
@@ -62,13 +74,21 @@ class DnsQuestion:
 
     async def ask(self, servers: Sequence[Server], monotonic: Callable[[], float]) -> DnsAnswer:
         """Ask in turn until one answers; raises ``TargetError``. The caller sets the deadline, which is silence."""
-        server, data = await self._over_udp(servers)
-        if answer := await self._understood(data, "udp"):
-            return answer
-        self.truncated = True
-        answer = await self._understood(await self._over_tcp(server, monotonic), "tcp")
-        assert answer
+        server, answer = await self._ask(servers, monotonic)
+        if answer.rcode in _KNOWS_NO_EDNS:
+            self._query.use_edns(-1)
+            self._wire, self.truncated = self._query.to_wire(), False
+            _, answer = await self._ask((server,), monotonic)
         return answer
+
+    async def _ask(self, servers: Sequence[Server], monotonic: Callable[[], float]) -> tuple[Server, DnsAnswer]:
+        server, data = await self._over_udp(servers)
+        answer = await self._understood(data, "udp")
+        if answer is None:
+            self.truncated = True
+            answer = await self._understood(await self._over_tcp(server, monotonic), "tcp")
+        assert answer
+        return server, answer
 
     async def _understood(self, data: bytes, transport: Literal["udp", "tcp"]) -> DnsAnswer | None:
         """Large answers are read beside the event loop: 64 KiB of records take a tenth of a second."""
@@ -132,20 +152,48 @@ class DnsQuestion:
         message = self._parsed(data)
         if transport == "udp" and message.flags & dns.flags.TC:
             return None
-        found = [rrset for rrset in message.answer if rrset.rdtype == self._kind]
+        owner = self._end_of_aliases(message)
+        found = message.get_rrset(message.answer, owner, dns.rdataclass.IN, self._kind)
         return DnsAnswer(
             server=self.server or "",
             transport=transport,
             rcode=dns.rcode.to_text(message.rcode()),
-            records=tuple(_text(record) for rrset in found for record in rrset),
-            ttl=min((rrset.ttl for rrset in found), default=None),
+            records=tuple(map(_text, found or ())),
+            ttl=found.ttl if found else None,
+            alias=None if owner == self._name else owner.to_text(omit_final_dot=True),
+            reason=_reason(message),
         )
+
+    @property
+    def _name(self) -> dns.name.Name:
+        return self._query.question[0].name
+
+    def _end_of_aliases(self, message: dns.message.Message) -> dns.name.Name:
+        """Where the CNAMEs of the answer lead: records of another name are no answer to the question."""
+        owner = self._name
+        for _ in message.answer:
+            alias = message.get_rrset(message.answer, owner, dns.rdataclass.IN, dns.rdatatype.CNAME)
+            if alias is None or self._kind == dns.rdatatype.CNAME:
+                return owner
+            owner = alias[0].target
+        return owner
 
 
 def _text(record: object) -> str:
     if isinstance(record, TXTBase):  # a long text is cut into pieces of 255 bytes, which mean nothing
         return b"".join(record.strings).decode("utf-8", "replace")
     return str(record)
+
+
+def _reason(message: dns.message.Message) -> str | None:
+    """Extended errors, in the words of their register with what the server adds."""
+    told = []
+    for option in message.extended_errors():
+        # Codes that the library does not know are plain numbers, whatever its types say.
+        name = getattr(option.code, "name", f"code {option.code:d}").replace("_", " ").lower()
+        told.append(": ".join(part for part in (name, option.text) if part))
+    text = "; ".join(filter(None, told))[:_REASON_LIMIT]
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in text) or None
 
 
 async def _framed(inbox: Inbox) -> bytes:

@@ -15,7 +15,7 @@ from h2.events import (
     StreamEnded,
     StreamReset,
 )
-from h2.exceptions import H2Error
+from h2.exceptions import H2Error, InvalidBodyLengthError
 from h2.settings import SettingCodes, Settings
 from hpack.exceptions import HPACKError
 from hyperframe.exceptions import HyperframeError
@@ -23,12 +23,16 @@ from hyperframe.exceptions import HyperframeError
 from shared.domain.errors import ErrorKind
 from shared.http.answer import BODY_LIMIT, HEADER_LIMIT, Answer, empty_reply, header_text
 from shared.http.errors import HttpError, TargetError
+from shared.http.http2_frames import FrameReader, is_graceful_goodbye
 from shared.http.request import Request
 from shared.http.stopwatch import Phase, Stopwatch
 
 ALPN = "h2"
 _CONTROL_LIMIT = 262144
 """Bytes of frames beside the body; a server that sends more is not answering."""
+_FRAME_LIMIT = 500
+"""Frames of an answer, and one more for every 8 bytes of its body: each takes time that other checks wait for."""
+
 _WINDOW = 2 * BODY_LIMIT  # more than is ever read: no server waits for us to open the window
 _SETTINGS = {
     SettingCodes.ENABLE_PUSH: 0,
@@ -55,6 +59,8 @@ class Http2Reader(Answer):
         super().__init__(method, stopwatch, wants_body=wants_body, follows=follows, limit=limit)
         self._send = send
         self._connection = H2Connection(_CONFIGURATION)
+        self._frames = FrameReader()
+        self._frame_count = 0
         self._stream = 1
         self._unsent = b""
         self._received = 0
@@ -78,9 +84,10 @@ class Http2Reader(Answer):
             return
         self._received += len(data)
         try:
-            for event in self._connection.receive_data(data):
-                self._take(event)
+            self._read(data)
             self._send_body()
+        except InvalidBodyLengthError as error:
+            self._fail(_other_length(error))
         except _LIBRARY_ERRORS as error:
             told = f"the answer is not valid HTTP/2: {str(error)[:200] or type(error).__name__}"
             self._fail(TargetError(ErrorKind.PROTOCOL_ERROR, told))
@@ -99,6 +106,18 @@ class Http2Reader(Answer):
             self._incomplete()
 
     # Between the two.
+
+    def _read(self, data: bytes) -> None:
+        for frame in self._frames.feed(data):
+            self._frame_count += 1
+            if self._frame_count > _FRAME_LIMIT + self.body_bytes // 8:
+                self._fail(TargetError(ErrorKind.PROTOCOL_ERROR, "the server sends too many frames for its answer"))
+            if self.done.done():
+                return
+            if is_graceful_goodbye(frame, self._stream):
+                continue  # the library would refuse the answer that the server announces with it
+            for event in self._connection.receive_data(frame):
+                self._take(event)
 
     def _take(self, event: Event) -> None:
         match event:
@@ -140,6 +159,14 @@ class Http2Reader(Answer):
             self._send(data)
 
 
+def _other_length(error: InvalidBodyLengthError) -> TargetError:
+    kind = ErrorKind.INCOMPLETE_BODY if error.actual_length < error.expected_length else ErrorKind.PROTOCOL_ERROR
+    return TargetError(
+        kind, f"the body has {error.actual_length} bytes, and {error.expected_length} were announced"
+    )
+
+
 def _refusal(what: str, code: ErrorCodes | int | None) -> TargetError:
     name = code.name if isinstance(code, ErrorCodes) else f"error {code}"
-    return TargetError(ErrorKind.PROTOCOL_ERROR, f"the server {what} ({name})")
+    mend = ": ask with http_version 1.1" if code == ErrorCodes.HTTP_1_1_REQUIRED else ""
+    return TargetError(ErrorKind.PROTOCOL_ERROR, f"the server {what} ({name}){mend}")

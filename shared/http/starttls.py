@@ -67,13 +67,20 @@ class Dialogue:
         return (yield from self.take(found + len(end)))
 
     def reply(self, send: bytes = b"") -> Generator[bytes, bytes, tuple[int, bytes]]:
-        """Code and text of a numbered reply, whose last line has a blank behind the code (SMTP, FTP)."""
-        text = b""
-        while True:
-            line = yield from self.until(b"\n", send)
-            send, text = b"", text + line
-            if line[:3].isdigit() and line[3:4] != b"-":
-                return int(line[:3]), text
+        """Code and text of a numbered reply (SMTP, FTP).
+
+        One of several lines has ``-`` behind its code, and ends with the line that has the same code and a blank;
+        between those lines may begin as they like, with other numbers too (RFC 959 section 4.2).
+        """
+        text = yield from self.until(b"\n", send)
+        code = text[:3]
+        if not code.isdigit():
+            raise self.refusal("no reply with a code", text)
+        line = text
+        while line[:3] != code or line[3:4] == b"-":
+            line = yield from self.until(b"\n")
+            text += line
+        return int(code), text
 
 
 def _smtp(talk: Dialogue) -> Steps:

@@ -13,12 +13,16 @@ from typing import Any
 from shared.domain.errors import ErrorKind
 from shared.domain.observation import TlsPeer
 from shared.http.errors import TargetError
+from shared.http.tls_failures import Progress, handshake_error, plain, plain_alert
 
 OBJECTION_WAIT = 0.5
 """Seconds a server has to object after a TLS 1.3 handshake that is complete for us, but not yet for it."""
 
 _READ_SIZE = 65536
 _DER = 2  # the interpreter's own constant for it is private
+
+_CIPHERS = "DEFAULT:!aNULL:!eNULL:!MD5:!3DES:!RC4:!SRP:!PSK"
+"""What the library, curl and browsers talk: the interpreter's own list leaves out old ciphers that still work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,9 @@ def shared_context(settings: TlsSettings) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if settings.lenient:
         context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
-        context.set_ciphers("DEFAULT:!aNULL:!eNULL:!MD5:!3DES:!RC4:!SRP:!PSK:@SECLEVEL=0")
+    context.set_ciphers(f"{_CIPHERS}:@SECLEVEL={0 if settings.lenient else 2}")
+    # No browser looks for the name in the subject (RFC 9525): who has it only there is down for them.
+    context.hostname_checks_common_name = False
     if settings.alpn:
         context.set_alpn_protocols(list(settings.alpn))
     if settings.newest_only:
@@ -71,7 +77,7 @@ def _load_client(context: ssl.SSLContext, pem: str) -> None:
         try:
             context.load_cert_chain(file.name)
         except ssl.SSLError as error:
-            told = f"the client certificate cannot be used: {_plain(error.reason or 'unknown')}"
+            told = f"the client certificate cannot be used: {plain(error.reason or 'unknown')}"
             raise TargetError(ErrorKind.CONFIG_ERROR, told) from None
 
 
@@ -99,7 +105,7 @@ class TlsPipe:
         except ssl.SSLWantReadError:
             return False
         except ssl.SSLError as error:
-            raise handshake_error(error, len(self._path())) from None
+            raise handshake_error(error, self._progress(plain_alert(data))) from None
         self._validated = self._settings.verify
         return True
 
@@ -118,7 +124,7 @@ class TlsPipe:
         except ssl.SSLWantReadError:
             return
         except ssl.SSLError as error:
-            raise handshake_error(error, len(self._path())) from None
+            raise handshake_error(error, self._progress()) from None
 
     def pending(self) -> bytes:
         return self._outgoing.read()
@@ -144,6 +150,16 @@ class TlsPipe:
             path=path if self._validated else (),
         )
 
+    def _progress(self, alert: int | None = None) -> Progress:
+        settings = self._settings
+        return Progress(
+            linked=len(self._path()),
+            shown=bool(self.peer().chain),
+            offered=settings.alpn,
+            client=settings.client is not None,
+            alert=alert,
+        )
+
     def _path(self) -> tuple[bytes, ...]:
         return _certificates(self._object, "get_verified_chain")
 
@@ -154,66 +170,3 @@ def _certificates(connection: ssl.SSLObject, method: str) -> tuple[bytes, ...]:
     # Before that the interpreter has them, and hides them one attribute deeper.
     private: Any = getattr(connection, "_sslobj")  # noqa: B009
     return tuple(certificate.public_bytes(_DER) for certificate in getattr(private, method)() or ())
-
-
-_VERIFY_KINDS = {
-    9: ErrorKind.TLS_NOT_YET_VALID,
-    10: ErrorKind.TLS_EXPIRED,
-    18: ErrorKind.TLS_SELF_SIGNED,
-    62: ErrorKind.TLS_HOSTNAME_MISMATCH,
-    64: ErrorKind.TLS_HOSTNAME_MISMATCH,
-    66: ErrorKind.TLS_WEAK,  # end entity key too small
-    67: ErrorKind.TLS_WEAK,  # authority key too small
-    68: ErrorKind.TLS_WEAK,  # authority digest too weak
-}
-_ISSUER_NOT_FOUND = frozenset({2, 20, 21})
-_MESSAGES = {
-    ErrorKind.TLS_EXPIRED: "a certificate of the chain has expired",
-    ErrorKind.TLS_NOT_YET_VALID: "a certificate of the chain is not valid yet",
-    ErrorKind.TLS_SELF_SIGNED: "the certificate is signed by nobody but itself",
-    ErrorKind.TLS_WEAK: "the certificate or the protocol is too weak for this machine's security level",
-}
-_ALERTS = {
-    "CERTIFICATE_REQUIRED": ErrorKind.TLS_CLIENT_CERT_REQUIRED,
-    "UNSUPPORTED_PROTOCOL": ErrorKind.TLS_WEAK,
-    "PROTOCOL_VERSION": ErrorKind.TLS_WEAK,
-    "DH_KEY_TOO_SMALL": ErrorKind.TLS_WEAK,
-    "KEY_TOO_SMALL": ErrorKind.TLS_WEAK,
-}
-
-
-def handshake_error(error: ssl.SSLError, path_length: int) -> TargetError:
-    """Name the failure; ``path_length`` is how many certificates could be linked before it."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return _verification_error(error, path_length)
-    reason = error.reason or "unknown"
-    kind = next((kind for name, kind in _ALERTS.items() if reason.endswith(name)), ErrorKind.TLS_HANDSHAKE)
-    if kind is ErrorKind.TLS_CLIENT_CERT_REQUIRED:
-        return TargetError(kind, "the server demands a client certificate")
-    return TargetError(kind, f"the TLS handshake failed: {_plain(reason)}")
-
-
-def _plain(reason: str) -> str:
-    known = {
-        "WRONG_VERSION_NUMBER": "the answer is not TLS; does this port speak plain text?",
-        "SSLV3_ALERT_HANDSHAKE_FAILURE": "the server ended it (no common cipher, or it wants a client certificate)",
-    }
-    return known.get(reason, reason.lower().replace("_", " "))
-
-
-def _verification_error(error: ssl.SSLCertVerificationError, path_length: int) -> TargetError:
-    kind = _VERIFY_KINDS.get(error.verify_code)
-    if kind is ErrorKind.TLS_HOSTNAME_MISMATCH:
-        return TargetError(kind, error.verify_message)
-    if kind:
-        return TargetError(kind, _MESSAGES[kind])
-    if error.verify_code in _ISSUER_NOT_FOUND and path_length <= 1:
-        return TargetError(
-            ErrorKind.TLS_CHAIN_INCOMPLETE,
-            "the issuer of the certificate is missing: the server sent no intermediate leading to a trusted root",
-        )
-    return TargetError(ErrorKind.TLS_UNTRUSTED, f"the certificate is not trusted: {error.verify_message}")
-
-
-def handshake_cut_short() -> TargetError:
-    return TargetError(ErrorKind.TLS_HANDSHAKE, "the server closed the connection during the TLS handshake")

@@ -11,7 +11,11 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from shared.http.errors import HttpError, TargetError, reset_error
-from shared.http.tls import TlsPipe, handshake_cut_short
+from shared.http.tls import TlsPipe
+from shared.http.tls_failures import handshake_cut_short
+
+TURN = 262_144
+"""Bytes of one connection that are read before others have their turn: uvloop reads on while more is there."""
 
 
 class Receiver(Protocol):
@@ -38,6 +42,7 @@ class Wire(asyncio.Protocol):
         self._settled: asyncio.Future[None] | None = None
         self._early: list[bytes] = []
         self._end: tuple[HttpError | None] | None = None
+        self._turn = 0
         self.connected_at = 0.0
         self.address = ""
 
@@ -98,6 +103,9 @@ class Wire(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is one without inheriting from it
 
     def data_received(self, data: bytes) -> None:
+        self._turn += len(data)
+        if self._turn > TURN:
+            self._give_way()
         if self._handshake is not None and not self._handshake.done():
             self._step(data)
         elif self._pipe:
@@ -109,6 +117,16 @@ class Wire(asyncio.Protocol):
         self._finish(reset_error(exc) if isinstance(exc, OSError) else None)
 
     # Between the two.
+
+    def _give_way(self) -> None:
+        assert self._transport
+        self._turn = 0
+        self._transport.pause_reading()
+        asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if self._transport and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def _step(self, data: bytes) -> None:
         assert self._pipe
@@ -175,4 +193,6 @@ class Wire(asyncio.Protocol):
 
     def _fail_handshake(self, error: HttpError | None) -> None:
         assert self._handshake
+        if error is not None:
+            error = TargetError(error.error.kind, f"{error.error.message} during the TLS handshake")
         self._handshake.set_exception(error or handshake_cut_short())

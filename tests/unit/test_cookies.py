@@ -69,3 +69,21 @@ def test_a_jar_is_bounded() -> None:
     for number in range(100):
         jar.store(url, f"c{number}=1")
     assert jar.header(url).count("=") == 50
+
+
+@pytest.mark.parametrize(
+    ("attribute", "kept"),
+    [
+        ("Expires=Mon, 01 Jan 99999999999999 00:00:00 GMT", True),
+        ("Expires=Fri, 31 Dec 9999 23:59:59 -2359", True),
+        ("Expires=Mon, 01 Jan 2020 00:00:00 +99999999999", True),
+        ("Expires=Mon, 01 Jan 1900 00:00:00 GMT", False),
+        ("Expires=" + "1" * 3000, True),
+        ("Expires=", True),
+        ("Max-Age=" + "9" * 3900, True),
+        ("Max-Age=-" + "9" * 3900, False),
+    ],
+    ids=["year", "end of time", "zone", "past", "digits", "nothing", "long age", "long negative age"],
+)
+def test_an_end_that_no_calendar_has_is_ignored(attribute: str, kept: bool) -> None:
+    assert (sent(f"s=1; Path=/; {attribute}") == "s=1") is kept

@@ -108,3 +108,15 @@ def test_an_unknown_coding_is_named(coding: str) -> None:
 @pytest.mark.parametrize("coding", [*PACKERS, "gzip, gzip"])
 def test_http_01_no_bytes_at_all_are_an_empty_body(coding: str) -> None:
     assert BodyDecoder(coding, LIMIT).finish() == b""
+
+
+@pytest.mark.parametrize("coding", PACKERS)
+def test_what_failed_holds_neither_windows_nor_the_body(coding: str) -> None:
+    body = random.Random(1).randbytes(2 * LIMIT)
+    packed, decoder = PACKERS[coding](body), BodyDecoder(coding, LIMIT)
+    decoder.feed(packed[: LIMIT // 2])
+    with pytest.raises(TargetError):
+        decoder.feed(packed[LIMIT // 2 :])
+    assert decoder._layers == []
+    assert decoder.so_far(4096) == body[:4096]
+    assert len(decoder.so_far(LIMIT)) <= 65536

@@ -161,3 +161,22 @@ def test_no_single_changed_byte_breaks_a_prelude(protocol: StartTls, place: int,
     changed = pieces[place % len(pieces)]
     changed[place % len(changed)] = byte
     assert ends_well(protocol, map(bytes, pieces))
+
+
+@pytest.mark.parametrize(
+    "greeting",
+    [
+        pytest.param(b"220-Welcome\r\n250 years of service\r\n220 ready\r\n", id="another number within"),
+        pytest.param(b"220-Welcome\r\n 220 indented\r\n\r\n220 ready\r\n", id="blank and indented lines"),
+        pytest.param(b"220-Welcome\r\n220-220 more\r\n220 ready\r\n", id="its own number within"),
+        pytest.param(b"220\r\n", id="nothing but the code"),
+    ],
+)
+@pytest.mark.parametrize("protocol", ["smtp", "ftp"])
+def test_a_reply_of_several_lines_ends_with_its_own_code(protocol: StartTls, greeting: bytes) -> None:
+    _, *rest = GOOD[protocol]
+    assert talk(protocol, [greeting, *rest]) == (SENT[protocol], b"")
+
+
+def test_a_reply_without_a_code_is_no_reply() -> None:
+    assert "no reply with a code ('hello')" in refusal("smtp", [b"hello\r\n"])

@@ -25,7 +25,15 @@ from shared.domain.clock import to_milliseconds
 from shared.domain.errors import CheckError, ErrorKind
 from shared.domain.observation import TlsPeer
 from shared.domain.spec import TlsOptions
-from shared.domain.tls_rules import crossed_threshold, dated, ended, expiring, tls_facts, weak_certificate, weakness
+from shared.domain.tls_rules import (
+    crossed_threshold,
+    ended,
+    expiring,
+    explained,
+    tls_facts,
+    weak_certificate,
+    weakness,
+)
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
 NOW_MS = to_milliseconds(NOW)
@@ -56,8 +64,10 @@ def der(
         .serial_number(x509.random_serial_number())
         .not_valid_before(NOW + timedelta(days=starts))
         .not_valid_after(NOW + timedelta(days=ends))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(each) for each in sans]), critical=False)
     )
+    if sans:
+        names = x509.SubjectAlternativeName([x509.DNSName(each) for each in sans])
+        builder = builder.add_extension(names, critical=False)
     return builder.sign(key, hashes.SHA256()).public_bytes(Encoding.DER)
 
 
@@ -126,8 +136,50 @@ def test_an_end_is_seen_without_verification() -> None:
 )
 def test_errors_about_time_get_their_date(kind: ErrorKind, chain: list[dict[str, object]], told: str) -> None:
     certificates = [der(**fields) for fields in chain]  # type: ignore[arg-type]  # a table of keyword arguments
-    error = dated(CheckError(kind, "as it was"), peer(*certificates, verified=False), "a.example", NOW_MS)
+    error = explained(CheckError(kind, "as it was"), peer(*certificates, verified=False), "a.example", NOW_MS)
     assert error
+    assert told in error.message
+
+
+@pytest.mark.parametrize(
+    ("kind", "chain", "told"),
+    [
+        pytest.param(
+            ErrorKind.TLS_HOSTNAME_MISMATCH,
+            [{"sans": ("b.example", "c.example")}],
+            "the certificate is for b.example, c.example, not for a.example",
+            id="other names",
+        ),
+        pytest.param(
+            ErrorKind.TLS_HOSTNAME_MISMATCH,
+            [{"sans": tuple(f"{number}.example" for number in range(9))}],
+            "0.example, 1.example, 2.example and 6 more, not for a.example",
+            id="many other names",
+        ),
+        pytest.param(ErrorKind.TLS_HOSTNAME_MISMATCH, [{"sans": ()}], "has no alternative names", id="no names"),
+        pytest.param(
+            ErrorKind.TLS_WEAK, [{}, {"name": "old", "key": "small"}], "certificate CN=old is weak", id="weak"
+        ),
+        pytest.param(ErrorKind.TLS_WEAK, [{}], "as it was", id="nothing weak"),
+        pytest.param(
+            ErrorKind.TLS_UNTRUSTED,
+            [{}, {"name": "root", "issuer": "root"}],
+            "certificate of a.example leads to CN=root, which is not trusted",
+            id="unknown root",
+        ),
+        pytest.param(ErrorKind.TLS_UNTRUSTED, [{}], "as it was", id="root not sent"),
+    ],
+)
+def test_errors_name_the_certificate_and_what_it_says(
+    kind: ErrorKind, chain: list[dict[str, object]], told: str
+) -> None:
+    for fields in chain:
+        if fields.get("key") == "small":
+            fields["key"] = small_rsa()
+    path = tuple(der(**fields) for fields in chain)  # type: ignore[arg-type]  # a table of keyword arguments
+    error = explained(CheckError(kind, "as it was"), TlsPeer(None, None, path, ()), "a.example", NOW_MS)
+    assert error
+    assert error.kind is kind
     assert told in error.message
 
 
@@ -194,18 +246,18 @@ def test_a_renewal_with_the_same_key_is_no_change() -> None:
 def test_changes_are_named_one_by_one() -> None:
     before = certificate_facts(der(issuer="one", sans=("a.example", "b.example")), (), NOW_MS)
     after = certificate_facts(der(issuer="two", sans=("a.example", "c.example")), (), NOW_MS)
-    assert certificate_changes(before, after) == (
-        "the issuer changed from CN=one to CN=two",
-        "the key changed",
-        "names were added: c.example",
-        "names are gone: b.example",
-    )
+    assert [(change.kind.value, change.message) for change in certificate_changes(before, after)] == [
+        ("issuer", "the issuer changed from CN=one to CN=two"),
+        ("key", "the key changed"),
+        ("names", "names were added: c.example"),
+        ("names", "names are gone: b.example"),
+    ]
 
 
 def test_what_was_not_seen_did_not_change() -> None:
     unread = certificate_facts(b"no certificate", (), NOW_MS)
     seen = certificate_facts(der(sans=("a.example",)), (), NOW_MS)
-    assert "the key changed" not in certificate_changes(unread, seen)
+    assert "the key changed" not in [change.message for change in certificate_changes(unread, seen)]
 
 
 _SOUND = der()
@@ -223,7 +275,7 @@ def test_no_mutation_of_a_certificate_breaks_a_rule(changes: list[tuple[int, int
     weakness(TlsOptions(), seen)
     ended(seen, NOW_MS)
     expiring(TlsOptions(expiry_warning_percent=50), seen, "a.example", NOW_MS)
-    dated(CheckError(ErrorKind.TLS_EXPIRED, ""), seen, "a.example", NOW_MS)
+    explained(CheckError(ErrorKind.TLS_EXPIRED, ""), seen, "a.example", NOW_MS)
     certificate_changes(facts.certificate, facts.certificate)
 
 

@@ -38,7 +38,9 @@ async def speaking(talk: Talk, listener: socket.socket | None = None) -> AsyncIt
         yield listener.getsockname()[1]
     finally:
         server.close()
-        for task in list(running):
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
-        await asyncio.sleep(0)  # an aborted transport closes its socket in the next turn of the loop
+        await asyncio.sleep(0)  # what was just accepted is told of in the next turn of the loop
+        while running:
+            for task in running:
+                task.cancel()
+            await asyncio.wait(running)
+            await asyncio.sleep(0)  # and an aborted transport closes its socket in the next

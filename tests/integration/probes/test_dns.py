@@ -7,7 +7,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+import dns.edns
 import dns.message
+import dns.rcode
 import dns.rrset
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -24,7 +26,7 @@ from shared.http.errors import TargetError
 from shared.http.guard import AddressPolicy
 from shared.http.resolver import SystemResolver
 from tests.integration.probes.conftest import HERE
-from tests.integration.probes.name_server import Transport, code, name_server, records, truncated
+from tests.integration.probes.name_server import Script, Transport, code, name_server, records, truncated
 from tests.integration.probes.targets import closed_port
 
 MANY = [f"192.0.2.{number}" for number in range(1, 41)]
@@ -124,7 +126,7 @@ async def test_net_01_a_silent_tcp_side_is_truncated_too() -> None:
 async def test_net_01_an_answer_as_large_as_they_come_is_read() -> None:
     everything = [f"10.{number >> 8}.{number & 255}.1" for number in range(4000)]
     async with name_server(truncated(records("A", *everything))) as server:
-        verdict = await ask(server.port, match="equals", expected=everything[:100])
+        verdict = await ask(server.port, timeout=20, match="equals", expected=everything[:100])
     assert kind(verdict) == "record_mismatch"
     assert verdict.error
     assert "and 3895 more" in verdict.error.message
@@ -231,3 +233,97 @@ async def test_fifty_questions_at_once_leave_no_socket_behind() -> None:
         verdicts = await asyncio.gather(*(ask(server.port) for _ in range(50)))
         assert {verdict.status for verdict in verdicts} == {ResultStatus.UP}
     await asyncio.sleep(0)
+
+
+def _without_extension(query: dns.message.Message, transport: Transport) -> bytes | None:
+    """A server from before EDNS: it does not know what the question carries."""
+    script = code("FORMERR") if query.edns >= 0 else records("A", "192.0.2.1")
+    return script(query, transport)
+
+
+async def test_a_server_that_does_not_know_edns_is_asked_without() -> None:
+    async with name_server(_without_extension) as server:
+        verdict = await ask(server.port, expected=["192.0.2.1"])
+        assert verdict.status is ResultStatus.UP, verdict.error
+        assert server.asked == ["udp", "udp"]
+
+
+def answering(rcode: str, *lines: tuple[str, str, str]) -> Script:
+    """Answer with these records: their owner, kind and value."""
+
+    def script(query: dns.message.Message, _: Transport) -> bytes:
+        response = dns.message.make_response(query)
+        response.set_rcode(dns.rcode.from_text(rcode))
+        response.answer.extend(dns.rrset.from_text(owner, 60, "IN", kind, value) for owner, kind, value in lines)
+        return response.to_wire()
+
+    return script
+
+
+ALIAS = ("shop.example.", "CNAME", "web.example.")
+
+
+@pytest.mark.parametrize(
+    ("script", "expected", "word"),
+    [
+        pytest.param(answering("NOERROR", ALIAS, ("web.example.", "A", "192.0.2.1")), None, "", id="alias"),
+        pytest.param(answering("NOERROR", ("web.example.", "A", "192.0.2.1"), ALIAS), None, "", id="any order"),
+        pytest.param(
+            answering("NXDOMAIN", ALIAS),
+            "dns_nxdomain",
+            "shop.example leads to web.example, which does not exist",
+            id="alias of nothing",
+        ),
+        pytest.param(
+            answering("NOERROR", ALIAS),
+            "dns_no_data",
+            "shop.example leads to web.example, which has no A record",
+            id="alias without data",
+        ),
+        pytest.param(
+            answering("NOERROR", ("evil.example.", "A", "192.0.2.1")),
+            "dns_no_data",
+            "no A record",
+            id="other owner",
+        ),
+        pytest.param(
+            answering("NOERROR", ALIAS, ("evil.example.", "A", "192.0.2.1")), "dns_no_data", "web", id="other alias"
+        ),
+        pytest.param(
+            answering("NOERROR", ALIAS, ("web.example.", "CNAME", "shop.example.")),
+            "dns_no_data",
+            "no A record",
+            id="circle",
+        ),
+    ],
+)
+async def test_only_records_of_the_name_and_its_aliases_count(
+    script: Script, expected: str | None, word: str
+) -> None:
+    async with name_server(script) as server:
+        verdict = await ask(server.port)
+    assert kind(verdict) == expected
+    assert word in (verdict.error.message if verdict.error else "")
+
+
+@pytest.mark.parametrize(
+    ("number", "text", "told"),
+    [
+        (6, "no valid signature", "SERVFAIL for shop.example (dnssec bogus: no valid signature)"),
+        (7, None, "SERVFAIL for shop.example (signature expired)"),
+        (65000, "own reason", "own reason)"),
+    ],
+)
+async def test_what_a_server_says_about_its_failure_is_told(number: int, text: str | None, told: str) -> None:
+    def script(query: dns.message.Message, _: Transport) -> bytes:
+        response = dns.message.make_response(query)
+        response.set_rcode(dns.rcode.SERVFAIL)
+        reason = number.to_bytes(2) + (text or "").encode()
+        response.use_edns(0, options=[dns.edns.GenericOption(dns.edns.OptionType.EDE, reason)])
+        return response.to_wire()
+
+    async with name_server(script) as server:
+        verdict = await ask(server.port)
+    assert kind(verdict) == "dns_failure"
+    assert verdict.error
+    assert told in verdict.error.message

@@ -276,9 +276,10 @@ async def test_the_time_until_the_first_byte_is_the_servers(runner: CheckRunner)
 
     async with serve(think) as target:
         verdict = await check(runner, target.url())
-        assert verdict.timings_ms.first_byte == pytest.approx(50, abs=25)
         spent = verdict.timings_ms
-        assert spent.total == pytest.approx(spent.dns + spent.connect + spent.first_byte + spent.transfer, abs=2)
+        assert spent.first_byte >= 49
+        assert spent.transfer < spent.first_byte
+        assert spent.total >= spent.dns + spent.connect + spent.first_byte + spent.transfer - 0.01
 
 
 async def test_tls_07_every_check_opens_its_own_connection(runner: CheckRunner) -> None:

@@ -62,7 +62,7 @@ async def test_no_server_breaks_a_check_or_keeps_it(fields: dict[str, Any]) -> N
         started = time.monotonic()
         runner = CheckRunner(HERE)
         verdicts = await asyncio.gather(*(runner.run(spec, timeout_seconds=TIMEOUT) for _ in range(ROUNDS)))
-        assert time.monotonic() - started < TIMEOUT + 1
+        assert time.monotonic() - started < TIMEOUT + 5
     assert {verdict.status for verdict in verdicts} <= {ResultStatus.UP, ResultStatus.DOWN}
     assert all(verdict.error is None or len(verdict.error.message) <= 500 for verdict in verdicts)
 

@@ -160,7 +160,7 @@ async def test_http_03_all_hops_share_one_deadline(runner: CheckRunner) -> None:
         assert verdict.error
         assert verdict.error.kind == "timeout"
         assert "first byte" in verdict.error.message
-        assert 0.45 <= time.monotonic() - started < 1.0
+        assert 0.45 <= time.monotonic() - started < 3, "ten hops would take 3.5 s"
 
 
 async def test_secrets_in_a_query_are_masked_in_the_result(runner: CheckRunner) -> None:
