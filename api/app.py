@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib.metadata import version
-from typing import Any
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
@@ -12,8 +11,11 @@ from fastapi_offline import FastAPIOffline
 from api import health as health_routes
 from api.body_limit import BodyLimit
 from api.context import Context
-from api.errors import MEDIA_TYPE, ProblemDocument, install_error_handlers
+from api.errors import install_error_handlers
+from api.head import HeadAsGet
+from api.openapi import complete
 from api.ping.endpoints import router as ping
+from api.security_headers import SecurityHeaders
 from api.v1.alert_policies.endpoints import router as alert_policies
 from api.v1.api_keys.endpoints import router as api_keys
 from api.v1.channels.endpoints import router as channels
@@ -60,6 +62,8 @@ def create_app(context: Context, health: Health) -> FastAPI:
     )
     app.state.context, app.state.health = context, health
     app.add_middleware(BodyLimit)
+    app.add_middleware(SecurityHeaders)
+    app.add_middleware(HeadAsGet)  # the last one is the first to be asked
     install_error_handlers(app)
     app.include_router(ping)  # first: routes are tried in this order, and no other is asked for so often
     for router in (
@@ -75,23 +79,11 @@ def create_app(context: Context, health: Health) -> FastAPI:
         jobs,
         dead_letters,
     ):
-        app.include_router(router, responses=_PROBLEMS)
+        app.include_router(router)
     app.include_router(health_routes.router)
+    complete(app)
     return app
 
 
 def _operation_id(route: APIRoute) -> str:
     return route.name
-
-
-def _problem(description: str) -> dict[str, Any]:
-    schema = {"$ref": f"#/components/schemas/{ProblemDocument.__name__}"}
-    return {"description": description, "model": ProblemDocument, "content": {MEDIA_TYPE: {"schema": schema}}}
-
-
-_PROBLEMS: dict[int | str, dict[str, Any]] = {
-    401: _problem("No API key, or one that is unknown, revoked or expired."),
-    403: _problem("The key lacks the scope."),
-    404: _problem("Nothing with this id in your organisation."),
-    422: _problem("A field is wrong; `errors` names it."),
-}

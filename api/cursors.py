@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from api.errors import invalid
 from shared.domain.clock import to_datetime, to_milliseconds
@@ -16,11 +16,29 @@ from shared.domain.clock import to_datetime, to_milliseconds
 MAX_LIMIT = 1000
 Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT, description="Items per page.")]
 Cursor = Annotated[
-    str | None, Field(max_length=200, description="`next_cursor` of the page before; without it, the first page.")
+    str | None,
+    Field(
+        max_length=200,
+        pattern=r"^[A-Za-z0-9_-]+$",
+        description="`next_cursor` of the page before; without it, the first page.",
+    ),
 ]
 _RESULT = re.compile(r"([0-9]{1,14})\.([a-z0-9_-]{1,32})")
 _POLICY = re.compile(r"([0-9]{1,5})\.([0-9a-f]{32})")
 _ADVICE = "this is not a cursor of this list: pass next_cursor as it came"
+
+
+class QueryParameters(BaseModel):
+    """What follows the ``?``: always text, so unlike in a body "5" is a number. Unknown names are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PageQuery(QueryParameters):
+    """Which page of a list."""
+
+    limit: Limit = 50
+    cursor: Cursor = None
 
 
 def id_cursor(last: UUID) -> str:

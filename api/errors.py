@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.routing import Match
 
 from api.responses import json_response
 from shared.db.availability import is_unavailable
@@ -46,8 +47,18 @@ _STATUSES: dict[type[ServiceError], HTTPStatus] = {
     ReplayNotPossibleError: HTTPStatus.CONFLICT,
     QueueUnavailableError: HTTPStatus.SERVICE_UNAVAILABLE,
 }
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _RETRY_LATER = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
 _RETRY_AFTER_SECONDS = "5"
+
+
+_EXAMPLE: dict[str, Any] = {
+    "title": "Unprocessable Entity",
+    "status": 422,
+    "code": "validation_failed",
+    "detail": "interval_seconds: Input should be greater than or equal to 5",
+    "errors": [{"field": "interval_seconds", "reason": "Input should be greater than or equal to 5"}],
+}
 
 
 class FieldProblem(BaseModel):
@@ -59,6 +70,8 @@ class FieldProblem(BaseModel):
 
 class ProblemDocument(BaseModel):
     """What is wrong. Programs should look at ``code``, which never changes; ``detail`` is for people."""
+
+    model_config = {"json_schema_extra": {"examples": [_EXAMPLE]}}
 
     title: str
     status: int
@@ -85,7 +98,7 @@ class ApiError(HTTPException):
 def invalid(field: str, reason: str) -> ApiError:
     """A 422 about one field."""
     problem = Problem(field, reason)
-    return ApiError(HTTPStatus.UNPROCESSABLE_ENTITY, InvalidInputError.code, f"{field}: {reason}", [problem])
+    return ApiError(HTTPStatus.UNPROCESSABLE_ENTITY, InvalidInputError.code, str(problem), [problem])
 
 
 def install_error_handlers(app: FastAPI) -> None:
@@ -113,12 +126,25 @@ def problem_response(
     return json_response(document, status, {**extra, **(headers or {})}, media_type=MEDIA_TYPE)
 
 
-async def _http_error(_: Request, error: Exception) -> Response:
+async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, StarletteHTTPException)
     status = HTTPStatus(error.status_code)
     if isinstance(error, ApiError):
         return problem_response(status, error.code, error.detail, error.problems, error.headers)
+    if status is HTTPStatus.METHOD_NOT_ALLOWED:
+        return problem_response(status, status.name.lower(), str(error.detail), headers=_allowed(request))
     return problem_response(status, status.name.lower(), str(error.detail), headers=error.headers)
+
+
+def _allowed(request: Request) -> dict[str, str]:
+    """All methods of this address: several routes may share it, and each knows its own ones only."""
+    found = [method for method in _METHODS if _is_served(request, "GET" if method == "HEAD" else method)]
+    return {"Allow": ", ".join(found)}
+
+
+def _is_served(request: Request, method: str) -> bool:
+    scope = {**request.scope, "method": method}
+    return any(route.matches(scope)[0] is Match.FULL for route in request.app.routes)
 
 
 async def _invalid_request(_: Request, error: Exception) -> Response:

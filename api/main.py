@@ -13,6 +13,7 @@ import uvicorn
 
 from api.app import create_app
 from api.context import Context
+from api.http_protocol import BoundedProtocol
 from api.settings import ApiSettings
 from shared.channels.record import Tools
 from shared.channels.tools import build_tools
@@ -226,6 +227,7 @@ class Api:
         server = _Server(
             uvicorn.Config(
                 create_app(context, Health(self._probes)),
+                http=BoundedProtocol,
                 loop="none",
                 lifespan="off",
                 log_config=None,

@@ -1,7 +1,8 @@
-"""JSON as we accept it: valid UTF-8, no NaN, bounded depth and numbers, and nothing that storage cannot hold."""
+"""JSON as we accept it: valid UTF-8, no NaN, no name twice, bounded, and nothing that storage cannot hold."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Coroutine
 from http import HTTPStatus
 from typing import Any
@@ -47,7 +48,17 @@ def decode_json(body: bytes) -> Any:
     except RecursionError as error:
         raise invalid("", f"the body is nested deeper than {MAX_DEPTH} levels") from error
     _check(value, ())
+    json.loads(body, object_pairs_hook=_refuse_duplicates)
     return value
+
+
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> None:
+    """A decoder would take the last one and drop the others without a word."""
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if name in seen:
+            raise invalid(name, "this field is written twice in one object")
+        seen.add(name)
 
 
 def _check(value: Any, path: tuple[str, ...]) -> None:
@@ -79,4 +90,8 @@ def _require_json(request: Request) -> None:
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
             "unsupported_media_type",
             "send the body with Content-Type: application/json",
+        )
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise ApiError(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "send the body without Content-Encoding"
         )

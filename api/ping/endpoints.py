@@ -11,10 +11,11 @@ from fastapi.responses import PlainTextResponse
 from starlette.requests import ClientDisconnect
 
 from api.context import Context, ContextDep
-from api.errors import MEDIA_TYPE, problem_response
+from api.errors import problem_response
+from api.openapi import problem
 from shared.contracts.wire import PingMessage
 from shared.db.base import new_id
-from shared.domain.heartbeat import MAX_BODY, is_run_id, read_signal, readable_body
+from shared.domain.heartbeat import MAX_BODY, RUN_ID, is_run_id, read_signal, readable_body
 from shared.domain.redaction import hide
 from shared.services.heartbeats import token_hash
 from shared.services.pings import NotReceivedError
@@ -23,16 +24,18 @@ _BODY_SECONDS: Final = 5.0
 _MAX_TOKEN: Final = 100
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {"description": "The ping is stored.", "content": {"text/plain": {"example": "OK"}}},
-    400: {"description": "The run id is none.", "content": {MEDIA_TYPE: {}}},
-    404: {"description": "No monitor has this address.", "content": {MEDIA_TYPE: {}}},
-    503: {"description": "The ping could not be stored: send it again.", "content": {MEDIA_TYPE: {}}},
+    400: problem("The run id is none."),
+    404: problem("No monitor has this address."),
+    503: problem("The ping could not be stored: send it again."),
 }
 router = APIRouter(tags=["heartbeats"], responses=_ANSWERS)
 
 RunId = Annotated[
     str | None,
     Query(
-        description="Names one run, so that runs may overlap: 1 to 64 letters, digits or `._:-`.", examples=["42"]
+        description="Names one run, so that runs may overlap: 1 to 64 letters, digits or `._:-`.",
+        examples=["42"],
+        json_schema_extra={"anyOf": [{"type": "string", "pattern": RUN_ID}]},
     ),
 ]
 

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
+from shared.domain.moment import LocalTime
 from shared.domain.spec import Strict
 
 MAX_STEPS = 10
@@ -40,8 +41,8 @@ class QuietHours(Strict):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
     timezone: Annotated[str, Field(max_length=64, examples=["Europe/Berlin"])]
-    starts: Annotated[time, Field(alias="from", examples=["22:00"])]
-    ends: Annotated[time, Field(alias="to", examples=["07:00"])]
+    starts: Annotated[LocalTime, Field(alias="from", examples=["22:00"])]
+    ends: Annotated[LocalTime, Field(alias="to", examples=["07:00"])]
     days: Annotated[list[Day], Field(min_length=1, max_length=7)] = list(_DAYS)
 
     @field_validator("timezone")

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlencode
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator, model_validator
 
 from shared.domain.assertions import BODY_SOURCES, Assertion
 from shared.domain.auth import Auth, ClientCertificate
@@ -102,7 +102,9 @@ class HttpRequest(Strict):
         Field(description="A `HEAD` has no body to send and none to look at."),
     ] = "GET"
     headers: Annotated[
-        dict[str, str], Field(max_length=50, description="Sent as typed; they replace our own of the same name.")
+        dict[str, str],
+        Field(max_length=50, description="Sent as typed; they replace our own of the same name."),
+        AfterValidator(check_request_headers),
     ] = {}
     body: Annotated[Body | None, Field(description="Text, a JSON value or the fields of a form.")] = None
     auth: Annotated[Auth | None, Field(description="`basic`, `digest`, `bearer` or `oauth2`.")] = None
@@ -141,12 +143,6 @@ class HttpRequest(Strict):
     def _dialable(cls, url: str) -> str:
         parse_url(url)
         return url
-
-    @field_validator("headers")
-    @classmethod
-    def _sendable(cls, headers: dict[str, str]) -> dict[str, str]:
-        check_request_headers(headers)
-        return headers
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -43,8 +43,8 @@ def check_header_value(name: str, value: str) -> None:
         )
 
 
-def check_request_headers(headers: dict[str, str]) -> None:
-    """Raises ``ValueError`` naming the first header that cannot be sent."""
+def check_request_headers(headers: dict[str, str]) -> dict[str, str]:
+    """The headers as they are; raises ``ValueError`` naming the first that cannot be sent."""
     seen: set[str] = set()
     for name, value in headers.items():
         check_header_name(name)
@@ -55,6 +55,7 @@ def check_request_headers(headers: dict[str, str]) -> None:
             raise ValueError(f"header {name!r} is named twice")
         seen.add(lower)
         check_header_value(name, value)
+    return headers
 
 
 def is_sensitive_header(name: str) -> bool:

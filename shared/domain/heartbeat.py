@@ -21,7 +21,8 @@ _LONGEST: Final = 366 * _DAY
 _SOME_DAY_MS: Final = 1_735_689_600_000
 # A clock of the job that is ahead of ours must not make a punctual ping belong to the occurrence before.
 _EARLY_MS: Final = 10_000
-_RUN_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+RUN_ID: Final = r"^[A-Za-z0-9._:-]{1,64}$"
+_RUN_ID: Final = re.compile(RUN_ID)
 
 
 class HeartbeatCheck(Strict):

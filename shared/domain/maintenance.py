@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from typing import Annotated, Self
 from uuid import UUID
 
-from pydantic import AwareDatetime, Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from shared.domain.clock import to_milliseconds
 from shared.domain.cron import HORIZON
+from shared.domain.moment import Moment
 from shared.domain.recurrence import Recurrence, Span
-from shared.domain.spec import Strict
+from shared.domain.spec import Name, Strict
 
 AHEAD_MS = 7 * 24 * 3_600_000
 """How far ahead occurrences are planned."""
@@ -25,20 +26,13 @@ class MaintenanceSpec(Strict):
     It applies to the monitors named, to those that carry all of ``tags``, or to all of the organisation.
     """
 
-    name: Annotated[str, Field(min_length=1, max_length=200)]
+    name: Name
     monitors: Annotated[list[UUID], Field(max_length=1000)] = []
     tags: Annotated[dict[str, Annotated[str, Field(max_length=200)]], Field(max_length=50)] = {}
     all: bool = False
-    starts_at: AwareDatetime | None = None
-    ends_at: AwareDatetime | None = None
+    starts_at: Moment | None = None
+    ends_at: Moment | None = None
     schedule: Recurrence | None = None
-
-    @field_validator("name")
-    @classmethod
-    def _printable(cls, name: str) -> str:
-        if not name.strip() or any(ord(character) < 32 for character in name):
-            raise ValueError("a name needs a visible character and no control characters")
-        return name
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -68,7 +62,9 @@ class MaintenanceSpec(Strict):
         return [(max(start, planned_from_ms), end) for start, end in found if end > planned_from_ms]
 
     def next_span(self, now_ms: int) -> Span | None:
-        """The span that is open now, or else the next one within eight years."""
+        """The span that is open now, or else the next one; of a schedule within eight years."""
+        if self.ends_at is not None:
+            return next(self._spans(now_ms, to_milliseconds(self.ends_at)), None)
         return next(self._spans(now_ms, now_ms + int(HORIZON.total_seconds()) * 1000), None)
 
     def _spans(self, since_ms: int, until_ms: int) -> Iterator[Span]:

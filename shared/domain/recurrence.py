@@ -14,10 +14,11 @@ from typing import Annotated, Self
 from zoneinfo import ZoneInfo
 
 from dateutil.rrule import rrule, rrulestr
-from pydantic import Field, NaiveDatetime, model_validator
+from pydantic import Field, model_validator
 
 from shared.domain.clock import to_datetime, to_milliseconds
 from shared.domain.cron import HORIZON, MAX_EXPRESSION, ScheduleError, local_starts, zone_of
+from shared.domain.moment import LocalDateTime
 from shared.domain.spec import Strict
 
 Span = tuple[int, int]
@@ -50,7 +51,7 @@ class Recurrence(Strict):
 
     cron: Annotated[str | None, Field(max_length=MAX_EXPRESSION)] = None
     rrule: Annotated[str | None, Field(max_length=500)] = None
-    first_start: NaiveDatetime | None = None
+    first_start: LocalDateTime | None = None
     duration_minutes: Annotated[int, Field(ge=1, le=MAX_MINUTES)]
     timezone: Annotated[str, Field(max_length=100)]
 

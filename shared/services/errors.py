@@ -46,6 +46,13 @@ class Problem:
     field: str
     reason: str
 
+    def __str__(self) -> str:
+        return f"{self.field}: {self.reason}" if self.field else self.reason
+
+
+MAX_PROBLEMS = 50
+"""More are counted only: whoever sends a thousand wrong fields does not get an answer a thousand lines long."""
+
 
 class InvalidInputError(ServiceError):
     """The input says something that cannot be done."""
@@ -53,8 +60,9 @@ class InvalidInputError(ServiceError):
     code = "validation_failed"
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        self.problems = list(problems)
-        super().__init__("; ".join(f"{problem.field}: {problem.reason}" for problem in problems))
+        self.problems = list(problems[:MAX_PROBLEMS])
+        more = [f"and {len(problems) - MAX_PROBLEMS} more"] if len(problems) > MAX_PROBLEMS else []
+        super().__init__("; ".join([*map(str, self.problems), *more]))
 
     @classmethod
     def of(cls, errors: Iterable[Mapping[str, Any]]) -> Self:
@@ -68,9 +76,16 @@ _LEADING_FIELD = re.compile(r"([a-z][a-z_]*)(?:: | (?=\())")
 _CHOSEN_BY_KIND = frozenset({"check", "auth"})
 
 
+def reason_of(error: Mapping[str, Any]) -> str:
+    """What is wrong, in words for the one who wrote it."""
+    if error["type"] == "extra_forbidden":
+        return "there is no such field"
+    return str(error["msg"]).removeprefix("Value error, ")
+
+
 def _problem(error: Mapping[str, Any]) -> Problem:
     place = _place(error["loc"])
-    reason = str(error["msg"]).removeprefix("Value error, ")
+    reason = reason_of(error)
     if isinstance(error.get("input"), dict) and (found := _LEADING_FIELD.match(reason)):
         place.append(found[1])
         reason = reason if reason[found.end()] == "(" else reason[found.end() :]

@@ -47,6 +47,8 @@ class Answers:
         if await idempotency.claim(session, claim.organisation_id, claim.key, claim.request_hash, now):
             return None
         stored = await idempotency.get(session, claim.key)
+        if stored is None:
+            raise IdempotencyConflictError("the first request with this Idempotency-Key has failed: send it again")
         if stored.request_hash != claim.request_hash:
             raise IdempotencyConflictError("this Idempotency-Key was used for another request: choose a new one")
         if stored.body is None:

@@ -11,8 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth import Reader, Writer
 from api.context import ContextDep
-from api.cursors import policy_cursor, read_policy_cursor
+from api.cursors import PageQuery, policy_cursor, read_policy_cursor
 from api.idempotency import IdempotencyDep
+from api.openapi import LOCATION, patch_body
 from api.responses import encode, json_response, page
 from api.strict_json import StrictRoute
 from api.v1.alert_policies.schemas import (
@@ -20,9 +21,7 @@ from api.v1.alert_policies.schemas import (
     AlertPolicyPage,
     AlertPolicyRead,
     DefaultPolicyRead,
-    PolicyQuery,
     default_document,
-    patch_schema,
     policy_document,
 )
 from shared.domain.alert_policy import AlertPolicySpec
@@ -35,7 +34,13 @@ NewPolicy = Annotated[
 ]
 
 
-@router.post("", status_code=HTTPStatus.CREATED, response_model=AlertPolicyRead, summary="Create an alert policy")
+@router.post(
+    "",
+    status_code=HTTPStatus.CREATED,
+    responses=LOCATION,
+    response_model=AlertPolicyRead,
+    summary="Create an alert policy",
+)
 async def create_alert_policy(
     context: ContextDep, principal: Writer, once: IdempotencyDep, spec: NewPolicy
 ) -> Response:
@@ -52,7 +57,7 @@ async def create_alert_policy(
 
 @router.get("", response_model=AlertPolicyPage, summary="List alert policies")
 async def list_alert_policies(
-    context: ContextDep, principal: Reader, query: Annotated[PolicyQuery, Query()]
+    context: ContextDep, principal: Reader, query: Annotated[PageQuery, Query()]
 ) -> Response:
     """In the order in which they are asked whether they match."""
     after = read_policy_cursor(query.cursor)
@@ -88,7 +93,7 @@ async def get_alert_policy(context: ContextDep, principal: Reader, policy_id: UU
     "/{policy_id}",
     response_model=AlertPolicyRead,
     summary="Change an alert policy",
-    openapi_extra={"requestBody": {"content": {"application/json": {"schema": patch_schema()}}, "required": True}},
+    openapi_extra=patch_body(AlertPolicySpec, "AlertPolicyPatch", {"reminder_seconds": 1800}),
 )
 async def change_alert_policy(
     context: ContextDep, principal: Writer, policy_id: UUID, patch: Annotated[dict[str, Any], Body()]

@@ -9,14 +9,12 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from api.cursors import Cursor, Limit
 from shared.db.models import AlertPolicy, Channel
 from shared.domain.alert_policy import DEFAULT_POLICY, AlertPolicySpec
-from shared.domain.checks import Strict
 from shared.services.alert_policies import reach
 
 EXAMPLE: dict[str, Any] = {
-    "name": "Shop, at night only by pager",
+    "name": "Shop, with quiet nights",
     "priority": 10,
     "match": {"tags": {"team": "shop"}, "severities": ["down"]},
     "steps": [
@@ -25,7 +23,7 @@ EXAMPLE: dict[str, Any] = {
             "channels": "default",
             "quiet_hours": {"timezone": "Europe/Berlin", "from": "22:00", "to": "07:00"},
         },
-        {"delay_seconds": 300, "channels": ["0198c1de-0000-7000-8000-000000000001"]},
+        {"delay_seconds": 300, "channels": "default"},
     ],
     "repeat": 2,
     "repeat_after_seconds": 900,
@@ -53,19 +51,6 @@ class DefaultPolicyRead(AlertPolicySpec):
 class AlertPolicyPage(BaseModel):
     items: list[AlertPolicyRead]
     next_cursor: str | None
-
-
-class PolicyQuery(Strict):
-    limit: Limit = 50
-    cursor: Cursor = None
-
-
-def patch_schema() -> dict[str, Any]:
-    """The schema of a change: every field of a policy, none of them required."""
-    schema = AlertPolicySpec.model_json_schema(ref_template="#/components/schemas/{model}")
-    for key in ("$defs", "required", "description"):
-        schema.pop(key, None)
-    return {**schema, "title": "AlertPolicyPatch", "examples": [{"reminder_seconds": 1800}]}
 
 
 def policy_document(policy: AlertPolicy, channels: Sequence[Channel]) -> dict[str, Any]:

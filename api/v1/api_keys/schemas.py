@@ -6,12 +6,14 @@ from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from pydantic import AwareDatetime, BaseModel, Field
+from pydantic import BaseModel, Field
 
-from api.cursors import Cursor, Limit
 from shared.db.models import ApiKey
 from shared.domain.checks import Strict
+from shared.domain.moment import Moment
 from shared.services.api_keys import Scope
+
+EXAMPLE: dict[str, Any] = {"name": "CI", "scopes": ["write"]}
 
 
 class NewApiKey(Strict):
@@ -19,7 +21,7 @@ class NewApiKey(Strict):
 
     name: Annotated[str, Field(min_length=1, max_length=200, examples=["CI"])]
     scopes: Annotated[list[Scope], Field(min_length=1, max_length=len(Scope), examples=[["write"]])]
-    expires_at: Annotated[AwareDatetime | None, Field(description="None: until it is deleted.")] = None
+    expires_at: Annotated[Moment | None, Field(description="None: until it is deleted.")] = None
 
 
 class ApiKeyRead(BaseModel):
@@ -41,11 +43,6 @@ class ApiKeyCreated(ApiKeyRead):
 class ApiKeyPage(BaseModel):
     items: list[ApiKeyRead]
     next_cursor: str | None
-
-
-class KeyQuery(Strict):
-    limit: Limit = 50
-    cursor: Cursor = None
 
 
 def key_document(row: ApiKey) -> dict[str, Any]:

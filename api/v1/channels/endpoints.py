@@ -12,15 +12,15 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth import Reader, Writer
 from api.context import ContextDep
-from api.cursors import id_cursor, read_id_cursor
+from api.cursors import PageQuery, id_cursor, read_id_cursor
 from api.idempotency import IdempotencyDep
+from api.openapi import LOCATION, patch_body
 from api.responses import encode, json_response, page
 from api.strict_json import StrictRoute
 from api.v1.channels.schemas import (
     EXAMPLES,
     ChannelChange,
     ChannelPage,
-    ChannelQuery,
     ChannelRead,
     DeliveryPage,
     NewChannel,
@@ -38,7 +38,9 @@ router = APIRouter(prefix="/v1/channels", tags=["alerting"], route_class=StrictR
 Channel = Annotated[NewChannel, Body(openapi_examples=EXAMPLES)]
 
 
-@router.post("", status_code=HTTPStatus.CREATED, response_model=ChannelRead, summary="Create a channel")
+@router.post(
+    "", status_code=HTTPStatus.CREATED, responses=LOCATION, response_model=ChannelRead, summary="Create a channel"
+)
 async def create_channel(context: ContextDep, principal: Writer, once: IdempotencyDep, wanted: Channel) -> Response:
     """With `default: true` it is told of every incident from now on, unless a policy of yours says otherwise."""
 
@@ -52,9 +54,7 @@ async def create_channel(context: ContextDep, principal: Writer, once: Idempoten
 
 
 @router.get("", response_model=ChannelPage, summary="List channels")
-async def list_channels(
-    context: ContextDep, principal: Reader, query: Annotated[ChannelQuery, Query()]
-) -> Response:
+async def list_channels(context: ContextDep, principal: Reader, query: Annotated[PageQuery, Query()]) -> Response:
     """In the order of their creation."""
     after = read_id_cursor(query.cursor)
     async with context.database.tenant(principal.organisation_id) as session:
@@ -76,22 +76,22 @@ async def get_channel(context: ContextDep, principal: Reader, channel_id: UUID) 
     "/{channel_id}",
     response_model=ChannelRead,
     summary="Change a channel",
-    openapi_extra={
-        "requestBody": {
-            "content": {"application/json": {"schema": {"type": "object", "examples": [{"default": False}]}}},
-            "required": True,
-        }
-    },
+    openapi_extra=patch_body(ChannelChange, "ChannelPatch", {"default": False}),
 )
 async def change_channel(
     context: ContextDep, principal: Writer, channel_id: UUID, patch: Annotated[dict[str, Any], Body()]
 ) -> Response:
-    """Fields you leave out stay as they are; `config` is replaced whole, except that a mask keeps its secret."""
+    """Fields you leave out stay as they are; `null` puts a field back to its default.
+
+    `config` is replaced whole, except that a secret written back as `********` stays as it is stored.
+    """
     async with context.database.tenant(principal.organisation_id) as session:
         channel = await context.channels.lock(session, channel_id)
         merged = {**editable(channel, context.channels), **patch}
         try:
-            wanted = ChannelChange.model_validate(merged)
+            wanted = ChannelChange.model_validate(
+                {name: value for name, value in merged.items() if value is not None}
+            )
         except ValidationError as error:
             raise InvalidInputError.of(error.errors(include_url=False)) from None
         await context.channels.change(session, channel, wanted.model_dump())
@@ -123,7 +123,7 @@ async def send_test(context: ContextDep, principal: Writer, once: IdempotencyDep
 
 @router.get("/{channel_id}/deliveries", response_model=DeliveryPage, summary="List what a channel was told")
 async def list_deliveries(
-    context: ContextDep, principal: Reader, channel_id: UUID, query: Annotated[ChannelQuery, Query()]
+    context: ContextDep, principal: Reader, channel_id: UUID, query: Annotated[PageQuery, Query()]
 ) -> Response:
     """Newest first, with what became of each."""
     before = read_id_cursor(query.cursor)

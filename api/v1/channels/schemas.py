@@ -8,12 +8,10 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from api.cursors import Cursor, Limit
 from shared.channels.registry import Kind
 from shared.channels.template import Templates
 from shared.db.models import Channel, Delivery
 from shared.domain.channel import ChannelFields
-from shared.domain.checks import Strict
 from shared.services.channels import Attempt, ChannelService
 
 EXAMPLES: dict[str, Any] = {
@@ -40,7 +38,7 @@ EXAMPLES: dict[str, Any] = {
                     "port": 587,
                     "security": "starttls",
                     "username": "tocsin",
-                    "password": "…",
+                    "password": "correct horse",
                     "sender": "tocsin@shop.example",
                 },
             },
@@ -87,11 +85,6 @@ class ChannelRead(NewChannel):
 class ChannelPage(BaseModel):
     items: list[ChannelRead]
     next_cursor: str | None
-
-
-class ChannelQuery(Strict):
-    limit: Limit = 50
-    cursor: Cursor = None
 
 
 class TestRead(BaseModel):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Body, Query, Response
@@ -11,6 +11,7 @@ from api.auth import Writer
 from api.context import Context, ContextDep
 from api.errors import invalid
 from api.idempotency import IdempotencyDep
+from api.openapi import problem
 from api.responses import encode
 from api.strict_json import StrictRoute
 from api.v1.checks.schemas import PREVIEW_EXAMPLE, STEPS_EXAMPLE, Preview
@@ -22,7 +23,12 @@ from shared.services.api_keys import Principal
 from shared.services.heartbeats import KIND
 from shared.services.idempotency import Answer
 
-router = APIRouter(prefix="/v1", tags=["checks"], route_class=StrictRoute)
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    429: problem("As many checks of your organisation are running on demand as may."),
+    503: problem("No worker serves the region, or a server behind the API does not answer: try again."),
+    504: problem("A worker took the check, and its answer did not come in time."),
+}
+router = APIRouter(prefix="/v1", tags=["checks"], route_class=StrictRoute, responses=_ERRORS)
 
 NewPreview = Annotated[
     Preview,

@@ -14,7 +14,7 @@ PREVIEW_EXAMPLE: dict[str, Any] = {"check": {"kind": "http", "url": "https://sho
 STEPS_EXAMPLE: dict[str, Any] = {
     "kind": "http_steps",
     "variables": {"base": "https://shop.example/api"},
-    "secrets": {"password": "…"},
+    "secrets": {"password": "correct horse"},
     "steps": [
         {
             "name": "log in",

@@ -21,6 +21,7 @@ from api.v1.dead_letters.schemas import (
     DeadLetterRead,
     Purge,
     Purged,
+    Replayed,
 )
 from shared.services.errors import QueueUnavailableError
 from shared.services.idempotency import Answer
@@ -67,7 +68,9 @@ async def get_dead_letter(view: ReadView, desk: Desk, letter_id: UUID) -> Respon
     return json_response(letter_document(await desk.show(view, letter_id)))
 
 
-@router.post("/{letter_id}/replay", status_code=HTTPStatus.ACCEPTED, summary="Do it again")
+@router.post(
+    "/{letter_id}/replay", status_code=HTTPStatus.ACCEPTED, response_model=Replayed, summary="Replay a dead letter"
+)
 async def replay_dead_letter(
     view: AdminView, desk: Desk, principal: Admin, once: IdempotencyDep, letter_id: UUID
 ) -> Response:

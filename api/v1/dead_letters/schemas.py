@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from api.cursors import Cursor, Limit
+from api.cursors import PageQuery
 from shared.domain.checks import Strict
 
 EXAMPLE: dict[str, Any] = {
@@ -72,14 +72,12 @@ class DeadLetterPage(BaseModel):
     next_cursor: str | None
 
 
-class DeadLetterQuery(Strict):
+class DeadLetterQuery(PageQuery):
     """What to list."""
 
     task: Annotated[
         str | None, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$", description="Letters of this task only.")
     ] = None
-    limit: Limit = 50
-    cursor: Cursor = None
 
 
 class Purge(Strict):
@@ -94,3 +92,10 @@ class Purged(BaseModel):
     """How many letters were deleted."""
 
     deleted: int
+
+
+class Replayed(BaseModel):
+    """The letter whose task was queued again."""
+
+    id: UUID
+    replayed: bool

@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 from pydantic import BaseModel, Field
 
-from api.cursors import Cursor, Limit
+from api.cursors import PageQuery
 from api.v1.results.schemas import ResultRead
 from shared.db.models import IncidentEvent
 from shared.db.repositories.incidents import IncidentView
@@ -49,13 +49,11 @@ LIST_EXAMPLE: dict[str, Any] = {
 }
 
 
-class IncidentQuery(Strict):
+class IncidentQuery(PageQuery):
     """Which incidents, newest first. All conditions must hold."""
 
     state: IncidentState | None = None
     monitor_id: UUID | None = None
-    limit: Limit = 50
-    cursor: Cursor = None
 
 
 class IncidentRead(BaseModel):

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from shared.domain.checks import Strict
+from api.cursors import QueryParameters
 from shared.jobs.outcome import JobStatus
 
 _EXAMPLE: dict[str, Any] = {
@@ -62,5 +62,5 @@ class JobRun(BaseModel):
     error: str | None
 
 
-class RunQuery(Strict):
+class RunQuery(QueryParameters):
     force: Annotated[bool, Field(description="Run it although it is not due.")] = False

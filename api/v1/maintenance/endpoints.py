@@ -11,16 +11,15 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.auth import Reader, Writer
 from api.context import ContextDep
-from api.cursors import id_cursor, read_id_cursor
+from api.cursors import PageQuery, id_cursor, read_id_cursor
 from api.idempotency import IdempotencyDep
+from api.openapi import LOCATION, patch_body
 from api.responses import encode, json_response, page
 from api.strict_json import StrictRoute
 from api.v1.maintenance.schemas import (
     EXAMPLES,
     MaintenancePage,
-    MaintenanceQuery,
     MaintenanceRead,
-    patch_schema,
     window_document,
 )
 from shared.domain.maintenance import MaintenanceSpec
@@ -30,7 +29,11 @@ router = APIRouter(prefix="/v1/maintenance-windows", tags=["maintenance"], route
 
 
 @router.post(
-    "", status_code=HTTPStatus.CREATED, response_model=MaintenanceRead, summary="Create a maintenance window"
+    "",
+    status_code=HTTPStatus.CREATED,
+    responses=LOCATION,
+    response_model=MaintenanceRead,
+    summary="Create a maintenance window",
 )
 async def create_maintenance_window(
     context: ContextDep,
@@ -50,7 +53,7 @@ async def create_maintenance_window(
 
 @router.get("", response_model=MaintenancePage, summary="List maintenance windows")
 async def list_maintenance_windows(
-    context: ContextDep, principal: Reader, query: Annotated[MaintenanceQuery, Query()]
+    context: ContextDep, principal: Reader, query: Annotated[PageQuery, Query()]
 ) -> Response:
     """In the order of their creation, those that are over included."""
     after = read_id_cursor(query.cursor)
@@ -73,7 +76,7 @@ async def get_maintenance_window(context: ContextDep, principal: Reader, window_
     "/{window_id}",
     response_model=MaintenanceRead,
     summary="Change a maintenance window",
-    openapi_extra={"requestBody": {"content": {"application/json": {"schema": patch_schema()}}, "required": True}},
+    openapi_extra=patch_body(MaintenanceSpec, "MaintenancePatch", {"ends_at": "2037-02-06T23:00:00Z"}),
 )
 async def change_maintenance_window(
     context: ContextDep, principal: Writer, window_id: UUID, patch: Annotated[dict[str, Any], Body()]

@@ -8,9 +8,7 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from api.cursors import Cursor, Limit
 from shared.db.models import MaintenanceWindow
-from shared.domain.checks import Strict
 from shared.domain.clock import to_datetime, to_milliseconds
 from shared.domain.maintenance import MaintenanceSpec
 from shared.services.maintenance import spec_of
@@ -21,8 +19,8 @@ EXAMPLES: dict[str, Any] = {
         "value": {
             "name": "Database upgrade",
             "tags": {"team": "shop"},
-            "starts_at": "2027-02-06T22:00:00Z",
-            "ends_at": "2027-02-06T23:30:00Z",
+            "starts_at": "2037-02-06T22:00:00Z",
+            "ends_at": "2037-02-06T23:30:00Z",
         },
     },
     "recurring": {
@@ -64,19 +62,6 @@ class MaintenanceRead(MaintenanceSpec):
 class MaintenancePage(BaseModel):
     items: list[MaintenanceRead]
     next_cursor: str | None
-
-
-class MaintenanceQuery(Strict):
-    limit: Limit = 50
-    cursor: Cursor = None
-
-
-def patch_schema() -> dict[str, Any]:
-    """The schema of a change: every field of a window, none of them required, null for its default."""
-    schema = MaintenanceSpec.model_json_schema(ref_template="#/components/schemas/{model}")
-    for key in ("$defs", "required", "description"):
-        schema.pop(key, None)
-    return {**schema, "title": "MaintenancePatch", "examples": [{"ends_at": "2027-02-06T23:00:00Z"}]}
 
 
 def window_document(window: MaintenanceWindow, now_ms: int) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from api.context import Context, ContextDep
 from api.cursors import id_cursor, read_id_cursor
 from api.errors import invalid
 from api.idempotency import IdempotencyDep
+from api.openapi import ETAG, LOCATION, patch_body
 from api.responses import encode, page
 from api.strict_json import StrictRoute
 from api.v1.checks.schemas import STEPS_EXAMPLE
@@ -24,7 +25,6 @@ from api.v1.monitors.schemas import (
     MonitorQuery,
     MonitorRead,
     monitor_document,
-    patch_schema,
 )
 from shared.domain.monitor import MonitorSpec
 from shared.services.api_keys import Principal, Scope
@@ -47,11 +47,22 @@ NewMonitor = Annotated[
 _ETAG = re.compile(r'(?:W/)?"([0-9]{1,18})"')
 IfMatch = Annotated[
     str | None,
-    Header(max_length=1000, description="`ETag` of the monitor as you read it: refuses to overwrite a newer one."),
+    Header(
+        alias="If-Match",
+        max_length=1000,
+        description="`ETag` of the monitor as you read it: refuses to overwrite a newer one.",
+        examples=['"3"'],
+    ),
 ]
 
 
-@router.post("", status_code=HTTPStatus.CREATED, response_model=MonitorRead, summary="Create a monitor")
+_READ: dict[int | str, dict[str, Any]] = {200: {"headers": ETAG}}
+_CREATED: dict[int | str, dict[str, Any]] = {201: {"headers": {**LOCATION[201]["headers"], **ETAG}}}
+
+
+@router.post(
+    "", status_code=HTTPStatus.CREATED, responses=_CREATED, response_model=MonitorRead, summary="Create a monitor"
+)
 async def create_monitor(
     context: ContextDep, principal: Writer, once: IdempotencyDep, spec: NewMonitor
 ) -> Response:
@@ -81,7 +92,7 @@ async def list_monitors(
     )
 
 
-@router.get("/{monitor_id}", response_model=MonitorRead, summary="Read a monitor")
+@router.get("/{monitor_id}", response_model=MonitorRead, responses=_READ, summary="Read a monitor")
 async def get_monitor(context: ContextDep, principal: Reader, monitor_id: UUID) -> Response:
     """The `ETag` names its revision, for `If-Match` of a change."""
     async with context.database.tenant(principal.organisation_id) as session:
@@ -92,7 +103,8 @@ async def get_monitor(context: ContextDep, principal: Reader, monitor_id: UUID) 
     "/{monitor_id}",
     response_model=MonitorRead,
     summary="Change a monitor",
-    openapi_extra={"requestBody": {"content": {"application/json": {"schema": patch_schema()}}, "required": True}},
+    responses=_READ,
+    openapi_extra=patch_body(MonitorSpec, "MonitorPatch", {"interval_seconds": 30}),
 )
 async def change_monitor(
     context: ContextDep,

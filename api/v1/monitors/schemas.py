@@ -9,11 +9,11 @@ from uuid import UUID
 import msgspec
 from pydantic import BaseModel, Field
 
-from api.cursors import Cursor, Limit
+from api.cursors import PageQuery
 from api.v1.results.schemas import ResultRead
 from shared.contracts.sealing import MASK, Sealer
 from shared.db.repositories.monitors import MonitorFilter, MonitorView
-from shared.domain.checks import CheckKind, Strict
+from shared.domain.checks import CheckKind
 from shared.domain.clock import to_datetime, to_milliseconds
 from shared.domain.monitor import MonitorSpec
 from shared.domain.slots import Cadence, next_slot_ms
@@ -30,7 +30,7 @@ EXAMPLE: dict[str, Any] = {
     "check": {
         "kind": "http",
         "url": "https://shop.example/health",
-        "auth": {"kind": "bearer", "token": "…"},
+        "auth": {"kind": "bearer", "token": "eyJhbGciOi"},
         "assertions": [
             {"source": "body", "operator": "contains", "value": "ready"},
             {"source": "response_time_ms", "operator": "lt", "value": 800, "severity": "degraded"},
@@ -40,7 +40,7 @@ EXAMPLE: dict[str, Any] = {
 _PRINTABLE = r"^[^\x00-\x1f]+$"
 
 
-class MonitorQuery(Strict):
+class MonitorQuery(PageQuery):
     """What to list. All conditions must hold."""
 
     status: MonitorStatus | None = None
@@ -52,8 +52,6 @@ class MonitorQuery(Strict):
         str | None,
         Field(max_length=200, pattern=_PRINTABLE, description="Part of the name, URL or host, in any case."),
     ] = None
-    limit: Limit = 50
-    cursor: Cursor = None
 
     @property
     def filter(self) -> MonitorFilter:
@@ -84,14 +82,6 @@ class MonitorRead(MonitorSpec):
 class MonitorPage(BaseModel):
     items: list[MonitorRead]
     next_cursor: str | None
-
-
-def patch_schema() -> dict[str, Any]:
-    """The schema of a change: every field of a monitor, none of them required, null for its default."""
-    schema = MonitorSpec.model_json_schema(ref_template="#/components/schemas/{model}")
-    for key in ("$defs", "required", "description"):
-        schema.pop(key, None)
-    return {**schema, "title": "MonitorPatch", "examples": [{"interval_seconds": 30}]}
 
 
 _SPEC_FIELDS = tuple(name for name in MonitorSpec.model_fields if name != "check")

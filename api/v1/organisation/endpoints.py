@@ -8,12 +8,11 @@ from fastapi import APIRouter, Query, Response
 
 from api.auth import Admin, Reader
 from api.context import ContextDep
-from api.cursors import id_cursor, read_id_cursor
+from api.cursors import PageQuery, id_cursor, read_id_cursor
 from api.responses import json_response, page
 from api.strict_json import StrictRoute
 from api.v1.organisation.schemas import (
     MemberPage,
-    MemberQuery,
     OrganisationPatch,
     OrganisationRead,
     organisation_document,
@@ -38,7 +37,7 @@ async def change_organisation(context: ContextDep, principal: Admin, patch: Orga
 
 @router.get("/members", response_model=MemberPage, summary="List the members of your organisation")
 async def list_organisation_members(
-    context: ContextDep, principal: Reader, query: Annotated[MemberQuery, Query()]
+    context: ContextDep, principal: Reader, query: Annotated[PageQuery, Query()]
 ) -> Response:
     after = read_id_cursor(query.cursor)
     async with context.database.tenant(principal.organisation_id) as session:

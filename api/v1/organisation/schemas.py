@@ -8,7 +8,6 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from api.cursors import Cursor, Limit
 from shared.db.models import Organisation
 from shared.domain.checks import Strict
 
@@ -37,11 +36,6 @@ class MemberRead(BaseModel):
 class MemberPage(BaseModel):
     items: list[MemberRead]
     next_cursor: str | None
-
-
-class MemberQuery(Strict):
-    limit: Limit = 50
-    cursor: Cursor = None
 
 
 def organisation_document(organisation: Organisation) -> dict[str, Any]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Literal
 from uuid import UUID
 
-from pydantic import AwareDatetime, BaseModel, Field
+from pydantic import BaseModel, Field
 
-from api.cursors import Cursor, Limit
-from shared.domain.checks import Strict
+from api.cursors import PageQuery
 from shared.domain.errors import CheckError
+from shared.domain.moment import Moment
 from shared.domain.result import (
     AssertionOutcome,
     DnsFacts,
@@ -24,17 +24,12 @@ from shared.domain.result import (
     TlsFacts,
 )
 
-_FIRST, _LAST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2262, 1, 1, tzinfo=UTC)
-Moment = Annotated[AwareDatetime | None, Field(ge=_FIRST, le=_LAST)]
 
-
-class ResultQuery(Strict):
+class ResultQuery(PageQuery):
     """Which results, newest first."""
 
-    since: Annotated[Moment, Field(description="Scheduled at this time or later.")] = None
-    until: Annotated[Moment, Field(description="Scheduled before this time.")] = None
-    limit: Limit = 50
-    cursor: Cursor = None
+    since: Annotated[Moment | None, Field(description="Scheduled at this time or later.")] = None
+    until: Annotated[Moment | None, Field(description="Scheduled before this time.")] = None
 
 
 class ResultRead(BaseModel):

@@ -24,8 +24,8 @@ async def get(session: AsyncSession, channel_id: UUID) -> Channel | None:
 
 
 async def lock(session: AsyncSession, channel_id: UUID) -> Channel | None:
-    """The channel, locked until the transaction ends."""
-    return await session.get(Channel, channel_id, with_for_update=True)
+    """The channel, locked until the transaction ends; others may name it meanwhile."""
+    return await session.get(Channel, channel_id, with_for_update={"key_share": True})
 
 
 async def list_channels(session: AsyncSession, *, after: UUID | None, limit: int) -> Sequence[Channel]:
@@ -37,8 +37,9 @@ async def list_channels(session: AsyncSession, *, after: UUID | None, limit: int
 
 
 async def existing(session: AsyncSession, channel_ids: Collection[UUID]) -> set[UUID]:
-    """Those of the ids that the session can see."""
-    query = select(Channel.id).where(Channel.id.in_(channel_ids))
+    """Those of the ids that the session can see; they cannot be deleted until its transaction ends."""
+    query = select(Channel.id).where(Channel.id.in_(channel_ids)).order_by(Channel.id)
+    query = query.with_for_update(read=True, key_share=True)
     return set((await session.execute(query)).scalars())
 
 

@@ -35,8 +35,9 @@ async def claim(session: AsyncSession, organisation_id: UUID, key: str, request_
     return (await session.execute(_CLAIM, values)).first() is not None
 
 
-async def get(session: AsyncSession, key: str) -> IdempotencyKey:
-    return (await session.execute(select(IdempotencyKey).where(IdempotencyKey.key == key))).scalar_one()
+async def get(session: AsyncSession, key: str) -> IdempotencyKey | None:
+    """None once it was given back, which another request may do at any moment."""
+    return (await session.execute(select(IdempotencyKey).where(IdempotencyKey.key == key))).scalar_one_or_none()
 
 
 async def answer(session: AsyncSession, key: str, status_code: int, body: bytes) -> None:

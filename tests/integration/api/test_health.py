@@ -37,7 +37,7 @@ async def test_every_operation_is_documented(app: FastAPI, anonymous: Any) -> No
         assert operation["summary"], (method, path)
         if path.startswith("/v1"):
             assert operation["security"] == [{"ApiKey": []}], (method, path)
-            assert "application/problem+json" in operation["responses"]["422"]["content"], (method, path)
+            assert list(operation["responses"]["401"]["content"]) == ["application/problem+json"], (method, path)
     assert len({operation["operationId"] for _, _, operation in operations}) == len(operations)
     assert document["components"]["schemas"]["MonitorSpec"]["additionalProperties"] is False
 

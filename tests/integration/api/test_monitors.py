@@ -237,4 +237,4 @@ async def test_a_thousand_monitors_are_listed_quickly(alice: Tenant, database: D
         durations.append(time.perf_counter() - started)
         assert len(response.json()["items"]) == 1000
     print(f"1,000 monitors in {min(durations) * 1000:.0f} ms")
-    assert min(durations) < 0.5
+    assert min(durations) < 5, "a query for each of them would take longer"

@@ -6,6 +6,7 @@ adds one without deciding how it keeps tenants apart.
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -167,6 +168,57 @@ async def test_a_foreign_id_answers_as_an_unknown_one_and_leaves_no_trace(
     assert foreign.headers.items() >= {("content-type", "application/problem+json")}
     assert await snapshot(database) == before
     assert desk.requests == []
+
+
+_STEPS = {"name": "Bob's", "steps": [{"channels": ["{channel_id}"]}]}
+_HOOK = {"name": "Bob's", "kind": "slack", "config": {"url": "https://bob.example/hook"}}
+_TIMES = {"starts_at": "2100-01-01T00:00:00Z", "ends_at": "2100-01-02T00:00:00Z"}
+NAMED_IN_A_BODY: dict[Route, dict[str, Any]] = {
+    ("POST", "/v1/monitors"): monitor(parents=["{monitor_id}"]),
+    ("PATCH", "/v1/monitors"): {"parents": ["{monitor_id}"]},
+    ("POST", "/v1/channels"): {**_HOOK, "fallback_channel_id": "{channel_id}"},
+    ("PATCH", "/v1/channels"): {"fallback_channel_id": "{channel_id}"},
+    ("POST", "/v1/alert-policies"): _STEPS,
+    ("PATCH", "/v1/alert-policies"): _STEPS,
+    ("POST", "/v1/maintenance-windows"): {"name": "Bob's", "monitors": ["{monitor_id}"], **_TIMES},
+    ("PATCH", "/v1/maintenance-windows"): {"monitors": ["{monitor_id}"]},
+}
+_OWN = {
+    "/v1/monitors": monitor(),
+    "/v1/channels": _HOOK,
+    "/v1/alert-policies": {"name": "Bob's"},
+    "/v1/maintenance-windows": {"name": "Bob's", "all": True, **_TIMES},
+}
+
+
+def naming(body: dict[str, Any], ids: dict[str, str]) -> Any:
+    text_of_body = json.dumps(body)
+    for name, each in ids.items():
+        text_of_body = text_of_body.replace(f"{{{name}}}", each)
+    return json.loads(text_of_body)
+
+
+@pytest.mark.parametrize("route", NAMED_IN_A_BODY, ids=" ".join)
+async def test_a_foreign_id_in_a_body_is_refused_as_an_unknown_one_and_leaves_no_trace(
+    route: Route, alices: Alices, bob: Tenant, database: Database
+) -> None:
+    method, path = route
+    if method == "PATCH":
+        path = (await bob.client.post(path, json=_OWN[path])).headers["Location"]
+    before = await snapshot(database)
+    unknown_ids = {name: str(new_id()) for name in alices.ids}
+    found = []
+    for ids in (alices.ids, unknown_ids):
+        answer = await bob.client.request(method, path, json=naming(NAMED_IN_A_BODY[route], ids))
+        assert answer.status_code == 422, answer.text
+        found.append(re.sub(r"[0-9a-f-]{36}", "…", answer.text))
+    assert found[0] == found[1]
+    assert await snapshot(database) == before
+
+
+async def test_incidents_of_a_foreign_monitor_are_none(alices: Alices, bob: Tenant) -> None:
+    answer = await bob.client.get("/v1/incidents", params={"monitor_id": alices.ids["monitor_id"]})
+    assert answer.json() == {"items": [], "next_cursor": None}
 
 
 @pytest.mark.parametrize("body", [{"nonsense": 1}, {"interval_seconds": 1}, {"check": {"kind": "http"}}])

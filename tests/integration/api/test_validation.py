@@ -126,6 +126,9 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "list": (b"[]", "validation_failed"),
     "null": (b"null", "validation_failed"),
     "nothing": (b"", "validation_failed"),
+    "a field twice": (b'{"name": "a", "name": "b"}', "validation_failed"),
+    "a field twice in different spellings": (b'{"name": "a", "n\\u0061me": "b"}', "validation_failed"),
+    "a field twice further down": (b'{"check": {"kind": "http", "kind": "tcp"}}', "validation_failed"),
 }
 
 
@@ -164,6 +167,28 @@ async def test_a_body_over_one_mebibyte_is_refused(alice: Tenant) -> None:
         assert (response.status_code, response.json()["code"]) == (413, "body_too_large")
         assert response.headers["content-type"] == "application/problem+json"
     assert reads == []
+
+
+async def test_a_compressed_body_is_refused(alice: Tenant) -> None:
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    response = await alice.client.post("/v1/monitors", content=b"{}", headers=headers)
+    assert (response.status_code, response.json()["code"]) == (415, "unsupported_media_type")
+
+
+WRONG_FIELDS = {f"field_{number}": 1 for number in range(5000)}
+
+
+async def test_an_answer_does_not_grow_with_what_is_wrong(alice: Tenant) -> None:
+    created = await alice.add_monitor()
+    path = f"/v1/monitors/{created['id']}"
+    for response in (
+        await alice.client.post("/v1/monitors", json=WRONG_FIELDS),
+        await alice.client.patch(path, json=WRONG_FIELDS),
+        await alice.client.get("/v1/monitors", params=WRONG_FIELDS),
+    ):
+        assert len(response.json()["errors"]) == 50
+        assert response.json()["detail"].endswith(" more")
+        assert len(response.content) < 20_000
 
 
 PARAMETERS = {
