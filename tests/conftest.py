@@ -10,13 +10,27 @@ from uuid import uuid4
 import asyncpg
 import pytest
 import pytest_asyncio
+import structlog
 
 from shared.db.migrate import upgrade
 from shared.db.session import Database
+from shared.messaging.connect import NatsConnection, connect
+from shared.messaging.publisher import Publisher
+from shared.messaging.streams import ensure_streams
 from shared.testing.nats import NatsServer
 from shared.testing.postgres import PostgresServer
 
 TEMPLATE = "tocsin"
+
+# The default renderer draws the local variables of every traceback: seconds of work for a line that nobody reads.
+structlog.configure(
+    processors=[
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -50,3 +64,18 @@ async def database(database_url: str) -> AsyncIterator[Database]:
 async def nats(tmp_path: Path) -> AsyncIterator[NatsServer]:
     async with NatsServer(tmp_path / "nats") as server:
         yield server
+
+
+@pytest.fixture
+async def connection(nats: NatsServer) -> AsyncIterator[NatsConnection]:
+    """A connection as processes have it, with all streams declared."""
+    connected = await connect([nats.url], name="tests", buffer_writes=True)
+    await ensure_streams(connected.js)
+    yield connected
+    await connected.close()
+
+
+@pytest.fixture
+async def publisher(connection: NatsConnection) -> AsyncIterator[Publisher]:
+    async with Publisher(connection) as running:
+        yield running

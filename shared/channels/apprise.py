@@ -79,7 +79,11 @@ async def _check(host: str, tools: Tools) -> None:
 
 
 def _notify(service: Any, words: Words, mood: str) -> bool:
-    return bool(service.notify(title=words.title, body=words.lines or words.title, notify_type=mood))
+    # Through its hub and never the service itself: only there text becomes the markup that the service reads.
+    hub = import_module("apprise").Apprise()
+    hub.add(service)
+    body = words.lines or words.title
+    return bool(hub.notify(title=words.title, body=body, notify_type=mood, body_format="text"))
 
 
 def _mood(notification: Notification) -> str:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator
+from traceback import format_exc
 from urllib.parse import urlsplit
 
-from shared.channels.errors import ChannelError, TemporaryError, redact_receipt
+import structlog
+
+from shared.channels.errors import ChannelError, PermanentError, TemporaryError, redact_receipt
 from shared.channels.record import Outgoing, Receipt, Tools
 from shared.channels.registry import KINDS
-from shared.domain.redaction import forms_of, secrets_of
+from shared.domain.redaction import forms_of, hide, secrets_of
 from shared.domain.spec import Strict
+
+log = structlog.get_logger(__name__)
 
 _SHORTEST_PART = 6
 """Shorter parts of an address are words like "api" or "send"; hiding those would hide what services answer."""
@@ -29,6 +34,10 @@ async def deliver(kind: str, config: Strict, outgoing: Outgoing, tools: Tools) -
     except ChannelError as error:
         # Without its cause: that one still has the secrets.
         raise error.redacted(secrets) from None
+    except Exception as error:  # noqa: BLE001 code of others runs in here, and its failure is an outcome too
+        log.error("a channel failed in a way of its own", channel=kind, trace=hide(format_exc(), secrets))
+        told = f"this channel failed in a way of its own ({type(error).__name__}: {error})"
+        raise PermanentError(told).redacted(secrets) from None
     return redact_receipt(receipt, secrets)
 
 

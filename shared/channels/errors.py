@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Self
 
 from shared.channels.record import Receipt
+from shared.domain.comparison import well_formed
 from shared.domain.errors import MESSAGE_LIMIT
 from shared.domain.notification import shortened
 from shared.domain.redaction import hide, scrub
@@ -24,8 +25,8 @@ class ChannelError(Exception):
         self.receipt = receipt or Receipt()
 
     def redacted(self, secrets: tuple[str, ...]) -> Self:
-        """The error without the secrets of the channel, wherever the service has repeated them."""
-        self.args = (shortened(hide(scrub(str(self)), secrets), MESSAGE_LIMIT),)
+        """The error as text that can be stored, without the channel's secrets, wherever they were repeated."""
+        self.args = (shortened(_shown(str(self), secrets), MESSAGE_LIMIT),)
         self.receipt = redact_receipt(self.receipt, secrets)
         return self
 
@@ -50,6 +51,12 @@ class PermanentError(ChannelError):
 
 
 def redact_receipt(receipt: Receipt, secrets: tuple[str, ...]) -> Receipt:
+    """What the service answered, as text that can be stored, without the secrets of the channel."""
     if receipt.excerpt is None:
         return receipt
-    return replace(receipt, excerpt=hide(scrub(receipt.excerpt), secrets))
+    return replace(receipt, excerpt=_shown(receipt.excerpt, secrets))
+
+
+def _shown(answer: str, secrets: tuple[str, ...]) -> str:
+    # Mail servers answer in any encoding: what is no text could not be stored, and would be sent again for ever.
+    return hide(scrub(well_formed(answer)), secrets)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -14,9 +12,9 @@ from pydantic import AfterValidator, Field
 
 from shared.channels.errors import PermanentError, TemporaryError
 from shared.channels.record import Receipt, Tools
-from shared.domain.clock import Clock, to_milliseconds
 from shared.domain.comparison import well_formed
 from shared.domain.notification import shortened
+from shared.domain.retry_after import retry_after
 from shared.domain.url import parse_url
 from shared.http.errors import BlockedError, HttpError
 from shared.http.exchange import Manner
@@ -65,7 +63,7 @@ async def post(_: Any, message: HttpMessage, tools: Tools) -> Receipt:
     receipt = Receipt(response.status_code, _excerpt(response))
     if response.is_success:
         return receipt
-    raise _refusal(response, receipt, tools.clock)
+    raise _refusal(response, receipt, tools.clock.now_ms())
 
 
 async def _post(message: HttpMessage, tools: Tools) -> httpx.Response:
@@ -88,11 +86,11 @@ def _told(error: httpx.TransportError) -> str:
     return cause.error.message if isinstance(cause, HttpError) else str(error) or type(error).__name__
 
 
-def _refusal(response: httpx.Response, receipt: Receipt, clock: Clock) -> TemporaryError | PermanentError:
+def _refusal(response: httpx.Response, receipt: Receipt, now_ms: int) -> TemporaryError | PermanentError:
     status = response.status_code
     told = f"the service answered {status}"
     if status in _TRY_AGAIN or status >= 500:
-        wait = retry_after(response.headers, clock)
+        wait = retry_after(response.headers, now_ms)
         return TemporaryError(told, receipt, retry_after=wait, is_uncertain=status in _GATEWAY)
     if 300 <= status < 400:
         told = f"the service answered {status}, a redirect: write the final address into the channel"
@@ -102,27 +100,3 @@ def _refusal(response: httpx.Response, receipt: Receipt, clock: Clock) -> Tempor
 def _excerpt(response: httpx.Response) -> str | None:
     text = response.content[:4096].decode("utf-8", "replace").strip()
     return shortened(well_formed(text), EXCERPT_LIMIT) or None
-
-
-def retry_after(headers: httpx.Headers, clock: Clock) -> float | None:
-    """Seconds to wait (RFC 9110 section 10.2.3); None for nothing usable.
-
-    A date is held against the service's own ``Date``, if it sends one, so that its clock need not agree with ours.
-    """
-    value = headers.get("retry-after", "").strip()
-    try:
-        seconds = float(value)
-    except ValueError:
-        until_ms = _date_ms(value)
-        if until_ms is None:
-            return None
-        now_ms = _date_ms(headers.get("date", "")) or clock.now_ms()
-        seconds = (until_ms - now_ms) / 1000
-    return seconds if 0 <= seconds < math.inf else None
-
-
-def _date_ms(value: str) -> int | None:
-    try:
-        return to_milliseconds(parsedate_to_datetime(value))
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated, Self
 
 import msgspec
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from shared.channels.http import HttpMessage, origin, post
 from shared.channels.record import ChannelKind, Outgoing, Receipt, Tools
@@ -48,6 +48,8 @@ def key_of(secret: str) -> bytes:
 
 SigningSecret = Annotated[str | None, Field(max_length=200), AfterValidator(_decodable), Secret()]
 
+Headers = Annotated[dict[str, str], Field(max_length=20), AfterValidator(check_request_headers), Secret()]
+
 
 class WebhookConfig(Strict):
     """While a secret is replaced, both sign: give the former one as ``previous_secret`` until receivers know.
@@ -58,13 +60,7 @@ class WebhookConfig(Strict):
     url: Annotated[str, Field(max_length=2048), AfterValidator(_dialable), Secret()]
     secret: SigningSecret = None
     previous_secret: SigningSecret = None
-    headers: Annotated[dict[str, str], Field(max_length=20), Secret()] = Field(default_factory=dict)
-
-    @field_validator("headers")
-    @classmethod
-    def _sendable(cls, headers: dict[str, str]) -> dict[str, str]:
-        check_request_headers(headers)
-        return headers
+    headers: Headers = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _previous_needs_a_present(self) -> Self:

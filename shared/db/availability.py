@@ -20,4 +20,7 @@ def is_unavailable(error: BaseException) -> bool:
         return False
     if state := sqlstate(error):
         return state == _READ_ONLY or state.startswith(_PASSING_CLASSES)
-    return error.connection_invalidated or isinstance(error, InterfaceError)
+    if error.connection_invalidated:
+        return True
+    # The driver says in the same class that a connection is gone and that it was used wrongly, which is for ever.
+    return isinstance(error, InterfaceError) and "connection" in str(error.orig)

@@ -60,6 +60,8 @@ def create_engine(url: str, role: str, application_name: str, options: PoolOptio
         pool_timeout=options.connect_timeout,
         # A restarted server leaves dead connections in the pool: each is tried before it is used.
         pool_pre_ping=True,
+        # Errors end in logs and dead letters, and parameters are what users wrote.
+        hide_parameters=True,
         json_serializer=_json,
         json_deserializer=msgspec.json.decode,
         connect_args={

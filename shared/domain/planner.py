@@ -74,13 +74,6 @@ class SlotQueue:
         for monitor_id in gone:
             del self._done_until[monitor_id]
 
-    def reset(self, cadences: Iterable[Cadence], done_until_ms: int) -> None:
-        """Start anew from a watermark, as a new leader does."""
-        self._cadences = {cadence.monitor_id: cadence for cadence in cadences}
-        self._done_until = dict.fromkeys(self._cadences, done_until_ms)
-        self._heap = [(next_slot_ms(cadence, done_until_ms), key) for key, cadence in self._cadences.items()]
-        heapq.heapify(self._heap)
-
     def next_due_ms(self) -> int | None:
         """When something is due next; it may name a moment at which a stale entry is merely dropped."""
         return self._heap[0][0] if self._heap else None

@@ -20,7 +20,7 @@ from shared.domain.clock import to_datetime, to_milliseconds
 from shared.domain.escalation import Due, Ladder, evaluate
 from shared.domain.notification import Event
 from shared.observability import metrics
-from shared.services.notifications import PLATFORM, delivery_row, notification_of
+from shared.services.notifications import PLATFORM, delivery_rows, notification_of
 
 log = structlog.get_logger(__name__)
 
@@ -131,20 +131,23 @@ def _climb(desk: _Desk, case: _Case, policy_id: UUID | None, ladder: Ladder) -> 
     next_at = None if plan.next_alert_ms is None else to_datetime(plan.next_alert_ms)
     desk.progress[incident.id] = Progress(incident.id, policy_id, plan.steps_done, plan.reminders_done, next_at)
     known = desk.known(incident)
-    rows = [_row(desk, case, due) for due in plan.due if due.channel_id in known]
+    rows = _rows(desk, case, [due for due in plan.due if due.channel_id in known])
     if not rows and plan.steps_done > ladder.steps_done:
         # A step whose channels are all gone must not end in silence: the default channels are told instead.
-        rows = [_row(desk, case, Due(channel, Event.OPENED, "instead")) for channel in defaults]
+        rows = _rows(desk, case, [Due(channel, Event.OPENED, "instead") for channel in defaults])
         if not rows:
             desk.unheard.append(incident)
     desk.rows += rows
 
 
-def _row(desk: _Desk, case: _Case, due: Due) -> dict[str, Any]:
-    incident, opening = case.incident, case.opening
-    notification = notification_of(incident, due.event, opening.at if due.event is Event.OPENED else case.at)
-    channel, tag = desk.known(incident)[due.channel_id], f"{opening.event_id} {due.key}"
-    return delivery_row(incident, channel, notification, tag=tag, episode=opening.episode, now=desk.now)
+def _rows(desk: _Desk, case: _Case, dues: Sequence[Due]) -> list[dict[str, Any]]:
+    incident, opening, known = case.incident, case.opening, desk.known(case.incident)
+    rows = []
+    for event in dict.fromkeys(due.event for due in dues):
+        notification = notification_of(incident, event, opening.at if event is Event.OPENED else case.at)
+        told = [(known[due.channel_id], f"{opening.event_id} {due.key}") for due in dues if due.event is event]
+        rows += delivery_rows(incident, notification, told, episode=opening.episode, now=desk.now)
+    return rows
 
 
 def _answer(desk: _Desk, case: _Case, event: Event, told: Collection[UUID]) -> None:
@@ -157,11 +160,8 @@ def _answer(desk: _Desk, case: _Case, event: Event, told: Collection[UUID]) -> N
     at = incident.acknowledged_at if event is Event.ACKNOWLEDGED else incident.resolved_at
     notification = notification_of(incident, event, at or case.at)
     tag = f"{opening.event_id} {event.value.partition('.')[2]}"
-    desk.rows += [
-        delivery_row(incident, known[channel], notification, tag=tag, episode=opening.episode, now=desk.now)
-        for channel in sorted(told)
-        if channel in known
-    ]
+    there = [(known[channel], tag) for channel in sorted(told) if channel in known]
+    desk.rows += delivery_rows(incident, notification, there, episode=opening.episode, now=desk.now)
 
 
 async def _desk(session: AsyncSession, organisations: Collection[UUID], now: datetime) -> _Desk:

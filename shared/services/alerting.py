@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from datetime import timedelta
 from typing import Protocol, TypeVar
 from uuid import UUID
 
@@ -35,6 +34,8 @@ BATCH = 200
 QUEUE_BATCH = 500
 AGAIN_SECONDS = 60.0
 """Without an outcome a delivery is handed over again: what the queue has lost must not be lost."""
+LONGEST_AGAIN_SECONDS = 900.0
+"""Each time after twice as long: while nobody works they would fill the queue, and be in the way of new ones."""
 ASIDE_SECONDS = 30.0
 
 Key = TypeVar("Key", int, UUID)
@@ -130,18 +131,18 @@ class AlertRelay:
         now = to_datetime(self._clock.now_ms())
         async with self._database.system() as session:
             found = await deliveries.take_due(session, now, QUEUE_BATCH)
-            if found:
-                await self._put(session, found)
-        return len(found)
+            return await self._put(session, found) if found else 0
 
-    async def _put(self, session: AsyncSession, found: Sequence[Queued]) -> None:
+    async def _put(self, session: AsyncSession, found: Sequence[Queued]) -> int:
+        """Answers how many the queue has taken; the others are due again at the next look."""
         outcomes = await asyncio.gather(*(self._queue.put(each) for each in found), return_exceptions=True)
         taken = [each.id for each, outcome in zip(found, outcomes, strict=True) if outcome is None]
-        again = to_datetime(self._clock.now_ms()) + timedelta(seconds=AGAIN_SECONDS)
-        await deliveries.mark_queued(session, taken, again)
+        now = to_datetime(self._clock.now_ms())
+        await deliveries.mark_queued(session, taken, now, again=AGAIN_SECONDS, longest=LONGEST_AGAIN_SECONDS)
         failures = [outcome for outcome in outcomes if outcome is not None]
         for failure in failures:
             if not isinstance(failure, MessagingError | OSError):
                 raise failure
         if failures:
             log.warning("deliveries could not be queued", deliveries=len(failures), error=str(failures[0]))
+        return len(taken)

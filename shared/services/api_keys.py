@@ -94,6 +94,12 @@ async def create_key(
     return row, key
 
 
+async def actor_name(session: AsyncSession, key_id: UUID) -> str:
+    """Who acted through a key, as it is written down."""
+    key = await api_keys.get_active(session, key_id)
+    return f"API key {key.name}" if key else "a revoked API key"
+
+
 async def list_keys(session: AsyncSession, *, after: UUID | None, limit: int) -> Sequence[ApiKey]:
     return await api_keys.list_active(session, after=after, limit=limit)
 

@@ -79,9 +79,12 @@ class Notifier:
         self._database, self._sealer, self._tools, self._clock = database, sealer, tools, clock
         self._jitter = jitter
 
-    async def deliver(self, delivery_id: UUID) -> None:
-        """Make one attempt; raises ``RetryLater`` when another is due and ``GiveUp`` when none will help."""
-        claimed = await self._claim(delivery_id)
+    async def deliver(self, delivery_id: UUID, *, is_replay: bool = False) -> None:
+        """Make one attempt; raises ``RetryLater`` when another is due and ``GiveUp`` when none will help.
+
+        What failed for good is sent again only as a replay: the queue may hold a delivery more than once.
+        """
+        claimed = await self._claim(delivery_id, is_replay=is_replay)
         if claimed is None:
             return
         outcome, asked = await self._attempt(claimed)
@@ -96,7 +99,7 @@ class Notifier:
         if outcome.state == "failed":
             raise GiveUp(outcome.error or "")
 
-    async def _claim(self, delivery_id: UUID) -> _Claimed | None:
+    async def _claim(self, delivery_id: UUID, *, is_replay: bool) -> _Claimed | None:
         now = self._now()
         async with self._database.system() as session:
             row = await deliveries.lock(session, delivery_id)
@@ -108,6 +111,8 @@ class Notifier:
                 return None
             if row.state in {"delivered", "skipped"}:
                 return None
+            if row.state == "failed" and not is_replay:
+                raise GiveUp(row.error or "it failed for good")
             channel = await channels.get(session, row.channel_id)
             if channel is None:
                 await self._skip(session, row, None, "the channel was deleted", now)
@@ -144,21 +149,27 @@ class Notifier:
 
     async def _attempt(self, claimed: _Claimed) -> tuple[Outcome, float | None]:
         """Send, and say what came of it and how long the service asked us to wait."""
-        row, channel = claimed.row, claimed.channel
+        row = claimed.row
         try:
-            if claimed.config is None:
-                raise PermanentError(claimed.problem or "")
-            receipt = await self._send(row, channel, claimed.config)
+            receipt = await self._send(claimed)
         except TemporaryError as error:
             return _outcome("retrying", error, error.is_uncertain), error.retry_after
         except ChannelError as error:
             return _outcome("failed", error), None
+        except Exception as error:
+            # A fault of ours. Without an outcome it would come again for ever, and no fallback would be told.
+            log.exception("a notification can't be made", delivery=str(row.id))
+            fault = PermanentError(f"the notification can't be made ({type(error).__name__}): see the workers' log")
+            return _outcome("failed", fault), None
         return Outcome("delivered", None, receipt.status_code, receipt.excerpt), None
 
-    async def _send(self, row: Delivery, channel: Channel, config: Strict) -> Receipt:
+    async def _send(self, claimed: _Claimed) -> Receipt:
+        row, channel = claimed.row, claimed.channel
+        if claimed.config is None:
+            raise PermanentError(claimed.problem or "")
         notification = notification_from(row.notification)
         outgoing = Outgoing(row.id, notification, words_for(channel, notification))
-        return await deliver(channel.kind, config, outgoing, self._tools)
+        return await deliver(channel.kind, claimed.config, outgoing, self._tools)
 
     async def _record(self, claimed: _Claimed, outcome: Outcome, wait: float | None) -> None:
         """Record for good: what was sent and is not recorded is sent again."""
@@ -266,7 +277,7 @@ _POLICY = RetryPolicy(attempts=100, delay=1.0, factor=1.0, maximum=1.0, jitter=0
 )
 async def deliver_notification(order: DeliveryOrder, context: TaskContext[Notifier]) -> None:
     """Send one notification."""
-    await context.resources.deliver(order.delivery_id)
+    await context.resources.deliver(order.delivery_id, is_replay=context.is_replay)
 
 
 class TaskDeliveryQueue:

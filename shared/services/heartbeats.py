@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from hashlib import sha256
+from uuid import UUID
 
 import msgspec
 import structlog
+from pydantic import ValidationError
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -50,6 +52,7 @@ TIDY_SECONDS = 3600.0
 KEPT = timedelta(days=30)
 _BATCH = 500
 _PINGS = 5000
+_REASON_CHARACTERS = 300
 
 
 _states = msgspec.json.Decoder(HeartbeatState)
@@ -84,6 +87,7 @@ class HeartbeatJudge:
         self._database, self._clock = database, clock
         self._tidied_at: float | None = None
         self._days: set[date] = set()
+        self._unreadable: set[UUID] = set()
         self.last_success = clock.monotonic()
 
     async def run(self) -> None:
@@ -112,27 +116,30 @@ class HeartbeatJudge:
     async def _judge(self, session: AsyncSession) -> int:
         now_ms = self._clock.now_ms()
         rows = await heartbeats.take(session, to_datetime(now_ms), limit=_BATCH, pings=_PINGS)
-        if not rows:
-            return 0
-        pings = await heartbeats.take_pings(session, [row.monitor_id for row in rows])
-        states = {row.monitor_id: _states.decode(row.state) for row in rows}
-        since = min(_looks_back_to(state, now_ms) for state in states.values())
-        reception = Reception(tuple(await heartbeats.received_since(session, to_datetime(since))))
-        saved, results = [], []
-        for row in rows:
-            state, deadline = states[row.monitor_id], None
-            if not row.paused:
-                spec = HeartbeatCheck.model_validate_json(row.check_spec)
-                state, found = evaluate(spec, state, pings.get(row.monitor_id, []), now_ms, reception)
-                deadline = next_deadline_ms(spec, state)
-                results += [_result(row, judgement) for judgement in found]
-            saved.append((row.monitor_id, _encoded(state), None if deadline is None else to_datetime(deadline)))
-        await heartbeats.save(session, saved)
+        cases, unreadable = self._read(rows)
+        results = await _evaluate(session, cases, now_ms) if cases else []
         if results:
             self._days = {to_datetime(result.slot_ms).date() for result in results}
             await record(session, results, now_ms)
-            await _mark_unknown(session, results)
-        return len(rows)
+        newest = {result.monitor_id: result for result in results}
+        blind = {key: each.slot_ms for key, each in newest.items() if each.verdict.status is ResultStatus.MISSED}
+        await _mark_unknown(session, blind | dict.fromkeys(unreadable, now_ms))
+        return len(cases)
+
+    def _read(self, rows: Sequence[HeartbeatRow]) -> tuple[list[_Case], set[UUID]]:
+        """Those that can be read, and the others: they keep their pings, and must not hold up anybody."""
+        cases, unreadable = [], set()
+        for row in rows:
+            try:
+                spec = None if row.paused else HeartbeatCheck.model_validate_json(row.check_spec)
+                cases.append(_Case(row, _states.decode(row.state), spec))
+            except (ValidationError, msgspec.DecodeError) as error:
+                unreadable.add(row.monitor_id)
+                if row.monitor_id not in self._unreadable:
+                    reason = " ".join(str(error).split())[:_REASON_CHARACTERS]
+                    log.error("a heartbeat can't be read", monitor=str(row.monitor_id), reason=reason)
+        self._unreadable = unreadable
+        return cases, unreadable
 
     async def _make_room(self) -> bool:
         """Create missing days: pings may wait, and deadlines lie, further back than partitions are made ready."""
@@ -145,6 +152,32 @@ class HeartbeatJudge:
             async with self._database.system() as session:
                 await heartbeats.forget(session, to_datetime(self._clock.now_ms()) - KEPT)
             self._tidied_at = now
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A heartbeat that is judged; ``spec`` is null while nothing is expected of it."""
+
+    row: HeartbeatRow
+    state: HeartbeatState
+    spec: HeartbeatCheck | None
+
+
+async def _evaluate(session: AsyncSession, cases: Sequence[_Case], now_ms: int) -> list[ResultMessage]:
+    """Take the pings of locked heartbeats, move their deadlines, and answer the verdicts."""
+    pings = await heartbeats.take_pings(session, [case.row.monitor_id for case in cases])
+    since = min(_looks_back_to(case.state, now_ms) for case in cases)
+    reception = Reception(tuple(await heartbeats.received_since(session, to_datetime(since))))
+    saved, results = [], []
+    for case in cases:
+        row, state, deadline = case.row, case.state, None
+        if case.spec is not None:
+            state, found = evaluate(case.spec, state, pings.get(row.monitor_id, []), now_ms, reception)
+            deadline = next_deadline_ms(case.spec, state)
+            results += [_result(row, judgement) for judgement in found]
+        saved.append((row.monitor_id, _encoded(state), None if deadline is None else to_datetime(deadline)))
+    await heartbeats.save(session, saved)
+    return results
 
 
 def _encoded(state: HeartbeatState) -> str:
@@ -168,14 +201,12 @@ def _result(row: HeartbeatRow, judgement: Judgement) -> ResultMessage:
     )
 
 
-async def _mark_unknown(session: AsyncSession, results: Sequence[ResultMessage]) -> None:
-    """Turn monitors unknown whose newest result says that a ping may have been lost; incidents stay as they are."""
-    newest = {result.monitor_id: result for result in results}
-    blind = [key for key, result in newest.items() if result.verdict.status is ResultStatus.MISSED]
-    if not blind:
+async def _mark_unknown(session: AsyncSession, since_ms: Mapping[UUID, int]) -> None:
+    """Turn monitors unknown from a moment on: nobody can say how they are. Incidents stay as they are."""
+    if not since_ms:
         return
-    rows = [row for row in (await lock_states(session, blind)).values() if row.state.status is not UNKNOWN]
-    unknown = [replace(row, state=_unknown(row.state, newest[row.monitor_id].slot_ms)) for row in rows]
+    rows = [row for row in (await lock_states(session, since_ms)).values() if row.state.status is not UNKNOWN]
+    unknown = [replace(row, state=_unknown(row.state, since_ms[row.monitor_id])) for row in rows]
     await save_states(session, unknown)
     shown = [row for row in unknown if row.state.overlay is None]
     await write_turns(

@@ -11,12 +11,13 @@ from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from shared.db.models import IncidentEvent
-from shared.db.repositories import api_keys, incidents
+from shared.db.repositories import incidents
 from shared.db.repositories.incidents import IncidentView
 from shared.db.repositories.state import lock_states
 from shared.domain import incident as machine
 from shared.domain.clock import Clock
 from shared.domain.incident import Event, Incident, IncidentState
+from shared.services.api_keys import actor_name
 from shared.services.errors import IncidentResolvedError, NotFoundError
 
 MOST_EVENTS = 1_000
@@ -65,7 +66,7 @@ class IncidentDesk:
         """Stop the escalation; doing it twice changes nothing. Raises ``IncidentResolvedError``."""
         incident = await self._locked_open(session, incident_id)
         if incident.state is IncidentState.OPEN:
-            by = await _name_of(session, key_id)
+            by = await actor_name(session, key_id)
             await _write(session, *machine.acknowledged(incident, by, self._clock.now_ms()))
 
     async def resolve(self, session: AsyncSession, incident_id: UUID, key_id: UUID, note: str | None) -> None:
@@ -75,12 +76,12 @@ class IncidentDesk:
         """
         incident = await self._locked_open(session, incident_id)
         now_ms = self._clock.now_ms()
-        await _write(session, *machine.resolved(incident, now_ms, now_ms, await _name_of(session, key_id), note))
+        await _write(session, *machine.resolved(incident, now_ms, now_ms, await actor_name(session, key_id), note))
 
     async def comment(self, session: AsyncSession, incident_id: UUID, key_id: UUID, text: str) -> None:
         """Add to the timeline, also after the end."""
         incident = await self._locked(session, incident_id)
-        event = machine.commented(incident, await _name_of(session, key_id), text, self._clock.now_ms())
+        event = machine.commented(incident, await actor_name(session, key_id), text, self._clock.now_ms())
         await incidents.write_events(session, [event])
 
     async def _locked_open(self, session: AsyncSession, incident_id: UUID) -> Incident:
@@ -105,8 +106,3 @@ class IncidentDesk:
 async def _write(session: AsyncSession, incident: Incident, event: Event) -> None:
     await incidents.save(session, [incident])
     await incidents.write_events(session, [event])
-
-
-async def _name_of(session: AsyncSession, key_id: UUID) -> str:
-    key = await api_keys.get_active(session, key_id)
-    return f"API key {key.name}" if key else "a revoked API key"

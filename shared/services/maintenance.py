@@ -23,6 +23,7 @@ from shared.db.repositories import maintenance
 from shared.db.session import Database
 from shared.domain.clock import Clock, to_datetime, to_milliseconds
 from shared.domain.maintenance import MaintenanceSpec
+from shared.domain.recurrence import Span
 from shared.services.errors import InvalidInputError, NotFoundError, Problem
 
 log = structlog.get_logger(__name__)
@@ -31,6 +32,7 @@ SWEEP_SECONDS = 1.0
 PLAN_SECONDS = 3600.0
 KEPT = timedelta(days=30)
 _BATCH = 500
+_REASON_CHARACTERS = 300
 
 Reconsider = Callable[[AsyncSession, Sequence[UUID], int], Awaitable[object]]
 """Looks again at monitors (sorted ids) as of a moment in milliseconds, in the transaction of the session."""
@@ -153,6 +155,16 @@ def _found(window: MaintenanceWindow | None) -> MaintenanceWindow:
     return window
 
 
+def _ahead(window: MaintenanceWindow, now_ms: int) -> list[Span]:
+    """What is to be planned. A window that this release cannot read keeps what it has, and holds up nobody."""
+    try:
+        return spec_of(window).occurrences(to_milliseconds(window.planned_from), now_ms)
+    except ValueError as error:
+        reason = " ".join(str(error).split())[:_REASON_CHARACTERS]
+        log.error("a maintenance window can't be read and is not planned", window=str(window.id), reason=reason)
+        return []
+
+
 class MaintenanceKeeper:
     """Plans windows ahead and tells of their edges; any number of processes may run one."""
 
@@ -187,6 +199,5 @@ class MaintenanceKeeper:
         now = to_datetime(now_ms)
         async with self._database.system() as session:
             for window in await maintenance.living_windows(session, now):
-                spans = spec_of(window).occurrences(to_milliseconds(window.planned_from), now_ms)
-                await maintenance.plan(session, window.id, spans)
+                await maintenance.plan(session, window.id, _ahead(window, now_ms))
             await maintenance.forget(session, now - KEPT)

@@ -73,10 +73,11 @@ class MonitorService:
         await _check_parents(session, monitor, list(added))
         if changed:
             await self._touch(session, monitor)
-        if "check_spec" in changed:
-            await incidents.forget_counts(session, monitor_id)
         if monitor.paused_at is None and changed.intersection(_CADENCE):
             await self._restart_cadence(session, monitor)
+        # Behind the heartbeat's own row, which is locked before the state wherever heartbeats are judged.
+        if "check_spec" in changed:
+            await incidents.forget_counts(session, monitor_id)
 
     async def pause(self, session: AsyncSession, monitor_id: UUID) -> None:
         """Make no more slots due; nothing happens when the monitor is paused already."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -82,25 +82,39 @@ def target_of(check: Mapping[str, Any]) -> str | None:
     return check.get("name")
 
 
-def delivery_row(
-    incident: IncidentRow, channel: Channel, notification: Notification, *, tag: str, episode: int, now: datetime
-) -> dict[str, Any]:
-    """A new delivery. ``tag`` says why: with incident and channel it is what makes a notification happen once."""
-    return {
-        "id": new_id(),
+def delivery_rows(
+    incident: IncidentRow,
+    notification: Notification,
+    channels: Iterable[tuple[Channel, str]],
+    *,
+    episode: int,
+    now: datetime,
+) -> list[dict[str, Any]]:
+    """New deliveries of one notification, to channels each with a tag.
+
+    The tag says why: with incident and channel it is what makes a notification happen once.
+    """
+    common = {
         "organisation_id": incident.organisation_id,
         "incident_id": incident.id,
         "episode": episode,
-        "dedupe_key": dedupe_key(incident.id, tag, channel.id),
         "event": notification.type.value,
-        "channel_id": channel.id,
-        "channel_name": channel.name,
-        "channel_kind": channel.kind,
         "notification": stored(notification),
         "state": "pending",
         "created_at": now,
         "queue_after": now,
     }
+    return [
+        {
+            **common,
+            "id": new_id(),
+            "dedupe_key": dedupe_key(incident.id, tag, channel.id),
+            "channel_id": channel.id,
+            "channel_name": channel.name,
+            "channel_kind": channel.kind,
+        }
+        for channel, tag in channels
+    ]
 
 
 def dedupe_key(incident_id: UUID, tag: str, channel_id: UUID) -> str:

@@ -40,6 +40,8 @@ OVER_AFTER_MS: Final = 60_000
 TELL_AFTER_SECONDS: Final = 10.0
 DEAD_LETTERS: Final = "dead letters: "
 
+_SERVER_ERRORS = (SQLAlchemyError, MessagingError, NatsError, OSError)
+
 Troubles = Callable[[], Awaitable[Mapping[str, str]]]
 """What is wrong right now: a text for each key."""
 
@@ -76,7 +78,7 @@ async def clear_platform_alert(session: AsyncSession, key: str, now_ms: int) -> 
     """Resolve the alert that is open under this key; False when there is none. For system sessions."""
     incident_id = await escalations.lock_platform_alert(session, key)
     incident = None if incident_id is None else await incidents.lock(session, incident_id)
-    if incident is None:
+    if incident is None or not incident.is_open:  # somebody may have ended it while we waited for the lock
         return False
     after, event = machine.resolved(incident, now_ms, now_ms)
     await incidents.save(session, [after])
@@ -107,20 +109,31 @@ class PlatformAlerts:
         while not is_cancelled():
             try:
                 await self.look(*sources)
-            except (SQLAlchemyError, MessagingError, NatsError, OSError) as error:
+            except _SERVER_ERRORS as error:
                 log.warning("alerts of the platform can't be kept", error=str(error).partition("\n")[0])
             await asyncio.sleep(LOOK_SECONDS)
 
     async def look(self, *sources: Troubles) -> None:
-        """Raise what is wrong, and end what nobody has seen for a minute."""
-        troubles = [await source() for source in sources]
+        """Raise what is wrong, and end what nobody has seen for a minute, as far as everybody could be asked."""
+        troubles = [await _asked(source) for source in sources]
         now_ms = self._clock.now_ms()
         async with self._database.system() as session:
-            for key, detail in sorted((key, detail) for found in troubles for key, detail in found.items()):
+            for key, detail in sorted((key, detail) for found in troubles for key, detail in (found or {}).items()):
                 await raise_platform_alert(session, key, key, detail, now_ms)
+            if None in troubles:
+                return
             before = to_datetime(now_ms - OVER_AFTER_MS)
             for key in await escalations.stale_platform_alerts(session, PLATFORM_ALERT, before):
                 await clear_platform_alert(session, key, now_ms)
+
+
+async def _asked(source: Troubles) -> Mapping[str, str] | None:
+    """None when it cannot be asked: then the others still tell what they see."""
+    try:
+        return await source()
+    except _SERVER_ERRORS as error:
+        log.warning("a source of alerts can't be asked", error=str(error).partition("\n")[0])
+        return None
 
 
 def watchdog_troubles(watchdog: Watchdog) -> Troubles:

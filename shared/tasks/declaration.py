@@ -30,7 +30,8 @@ class TaskContext(Generic[Resources]):
     """What a task knows of its run.
 
     ``attempt`` counts from 1; ``resources`` is what the set of tasks was given when a worker took it on. ``run``
-    stays the same over all attempts, and is another one when the task is sent again, such as from a dead letter.
+    stays the same over all attempts, and is another one when the task is sent again, such as from a dead letter,
+    which ``is_replay`` tells.
     """
 
     task_id: str
@@ -38,6 +39,7 @@ class TaskContext(Generic[Resources]):
     organisation_id: UUID | None
     resources: Resources
     run: str = ""
+    is_replay: bool = False
 
 
 TaskFunction = Callable[[ArgumentType, TaskContext[Resources]], Awaitable[None]]

@@ -27,7 +27,7 @@ from shared.tasks.declaration import Task, TaskContext
 from shared.tasks.errors import TaskError
 from shared.tasks.failures import WORKER_LOST, kind_of, message_of
 from shared.tasks.journal import NOTHING, Entry, Journal, Journals
-from shared.tasks.letter_box import LetterBox, organisation_of, worker_name
+from shared.tasks.letter_box import LETTER_HEADER, LetterBox, organisation_of, worker_name
 from shared.tasks.letters import Attempt
 from shared.tasks.policy import RetryNotice, next_delay
 
@@ -179,7 +179,14 @@ class TaskRunner:
     async def _run(self, delivery: Delivery) -> Exception | None:
         task = delivery.task
         organisation_id = organisation_of(delivery.message.subject)
-        context = TaskContext(delivery.task_id, delivery.attempt, organisation_id, delivery.resources, delivery.key)
+        context = TaskContext(
+            delivery.task_id,
+            delivery.attempt,
+            organisation_id,
+            delivery.resources,
+            delivery.key,
+            is_replay=LETTER_HEADER in (delivery.message.headers or {}),
+        )
         try:
             argument = msgspec.convert(delivery.argument, task.argument)
             async with asyncio.timeout(task.timeout):

@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from pydantic import ValidationError
 
 from shared.db.availability import is_unavailable
-from shared.domain.clock import to_milliseconds
+from shared.domain.comparison import well_formed
 from shared.domain.redaction import scrub
+from shared.domain.retry_after import retry_after
 from shared.messaging.errors import MessagingError, PublishRejectedError
 from shared.tasks.errors import GiveUp, RetryLater
 
@@ -73,8 +73,8 @@ def kind_of(error: BaseException) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """What is kept of the error's text: one line, bounded, without the secrets that URLs carry."""
-    text = scrub(" ".join(str(error).split())) or type(error).__name__
+    """What is kept of the error's text: one line, bounded, storable, without the secrets that URLs carry."""
+    text = scrub(" ".join(well_formed(str(error)).split())) or type(error).__name__
     return text if len(text) <= MESSAGE_LIMIT else f"{text[: MESSAGE_LIMIT - 1]}…"
 
 
@@ -89,29 +89,13 @@ def status_of(error: BaseException) -> int | None:
 
 def requested_wait(error: BaseException, now_ms: int) -> float | None:
     """Seconds that the other side, or the task itself, asks to wait at least; capped, None when nobody asks."""
-    if isinstance(error, RetryLater):
-        seconds = error.after
-    elif (value := _retry_after(error)) is None:
-        return None
-    else:
-        seconds = parse_retry_after(value, now_ms)
+    seconds = error.after if isinstance(error, RetryLater) else retry_after(_headers_of(error), now_ms)
     return None if seconds is None else min(max(seconds, 0.0), RETRY_AFTER_CAP_SECONDS)
 
 
-def parse_retry_after(value: str, now_ms: int) -> float | None:
-    """Seconds from the header ``Retry-After``: a number or an HTTP date; None for anything else."""
-    text = value.strip()
-    if text.isdecimal() and text.isascii():
-        return float(text[:10])
-    try:
-        return (to_milliseconds(parsedate_to_datetime(text)) - now_ms) / 1000
-    except (ValueError, TypeError, OverflowError):
-        return None
-
-
-def _retry_after(error: BaseException) -> str | None:
+def _headers_of(error: BaseException) -> dict[str, str]:
     for holder in (error, getattr(error, "response", None)):
-        headers: Any = getattr(holder, "headers", None)
+        headers = getattr(holder, "headers", None)
         if isinstance(headers, Mapping):
-            return next((str(value) for name, value in headers.items() if str(name).lower() == "retry-after"), None)
-    return None
+            return {str(name): str(value) for name, value in headers.items()}
+    return {}

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from shared.domain.comparison import well_formed
 from shared.domain.errors import MESSAGE_LIMIT
 from shared.domain.redaction import scrub
 
@@ -33,7 +34,7 @@ class StepFailure(msgspec.Struct, frozen=True):
     def of(cls, error: BaseException) -> StepFailure:
         """How an error is told, without the secrets that URLs carry."""
         if isinstance(error, StepFailedError):
-            return cls(error.kind, scrub(error.message)[:MESSAGE_LIMIT])
+            return cls(error.kind, scrub(well_formed(error.message))[:MESSAGE_LIMIT])
         # Loaded when needed: it knows the errors of database and queue, and checks do without both.
         from shared.tasks.failures import kind_of, message_of  # noqa: PLC0415
 

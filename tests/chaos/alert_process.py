@@ -100,7 +100,7 @@ def _prepare(orders: Orders) -> None:
     delivering.CLAIM = timedelta(seconds=1.5)
     delivering.AGAIN = timedelta(seconds=1)
     delivering.BLOCKED = timedelta(seconds=2)
-    alerting.AGAIN_SECONDS = 3.0
+    alerting.AGAIN_SECONDS = alerting.LONGEST_AGAIN_SECONDS = 3.0
     recorder_module.LINGER_SECONDS = 0.1
     mass_failure.HOLD_MS = 300
     incident_ledger.HOLD_MS = 300  # type: ignore[attr-defined]  # the ledger's own name for it

@@ -122,11 +122,13 @@ changes = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(st.sampled_from(VALID), places)
 def test_the_pieces_an_answer_comes_in_do_not_matter(data: bytes, where: list[int]) -> None:
     assert outcome(read(cut(data, where))) == outcome(read([data]))
 
 
+@settings(deadline=None)
 @given(st.sampled_from(VALID_HTTP2), places)
 def test_the_pieces_an_http2_answer_comes_in_do_not_matter(data: bytes, where: list[int]) -> None:
     whole = outcome(read([data], http2=True))
@@ -134,7 +136,7 @@ def test_the_pieces_an_http2_answer_comes_in_do_not_matter(data: bytes, where: l
     assert outcome(read(cut(data, where), http2=True)) == whole
 
 
-@settings(max_examples=600)
+@settings(max_examples=600, deadline=None)
 @given(st.sampled_from(VALID), changes, places, st.booleans(), st.sampled_from(["GET", "HEAD"]))
 def test_a_mangled_answer_has_an_outcome(
     data: bytes, how: list[tuple[int, int, bytes]], where: list[int], wants_body: bool, method: str
@@ -142,7 +144,7 @@ def test_a_mangled_answer_has_an_outcome(
     outcome(read(cut(mangle(data, how), where), wants_body=wants_body, method=method))
 
 
-@settings(max_examples=600)
+@settings(max_examples=600, deadline=None)
 @given(st.sampled_from(VALID_HTTP2), changes, places, st.booleans())
 def test_a_mangled_http2_answer_has_an_outcome(
     data: bytes, how: list[tuple[int, int, bytes]], where: list[int], wants_body: bool
@@ -150,6 +152,7 @@ def test_a_mangled_http2_answer_has_an_outcome(
     outcome(read(cut(mangle(data, how), where), wants_body=wants_body, http2=True))
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=200), max_size=5), st.booleans())
 def test_random_bytes_have_an_outcome(pieces: Pieces, http2: bool) -> None:
     assert outcome(read(pieces, http2=http2))[0] is not None
@@ -158,6 +161,7 @@ def test_random_bytes_have_an_outcome(pieces: Pieces, http2: bool) -> None:
 field_bytes = st.binary(max_size=60)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(field_bytes, field_bytes), max_size=8))
 def test_any_header_has_an_outcome(fields: list[tuple[bytes, bytes]]) -> None:
     lines = b"".join(name + b": " + value + b"\r\n" for name, value in fields)

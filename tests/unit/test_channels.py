@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
-import httpx
 import pytest
 from pydantic import ValidationError
 from standardwebhooks import Webhook
 
-from shared.channels import pagerduty, webhook
-from shared.channels.deliver import secrets_in
-from shared.channels.http import retry_after
-from shared.channels.record import Outgoing
+from shared.channels import pagerduty, slack, webhook
+from shared.channels.deliver import deliver, secrets_in
+from shared.channels.errors import PermanentError
+from shared.channels.record import ChannelKind, Outgoing, Receipt, Tools
 from shared.channels.registry import KINDS, configuration
 from shared.channels.template import TemplateFailedError, Templates, apply, check
+from shared.channels.tools import build_tools
 from shared.domain.clock import SystemClock
 from shared.domain.mail_server import parse_smtp_url
 from shared.domain.notification import (
@@ -29,8 +30,8 @@ from shared.domain.notification import (
     words_of,
 )
 from shared.domain.redaction import hide
+from shared.http.guard import AddressPolicy
 from shared.services.notifications import SAMPLES, notification_from, stored, target_of
-from shared.testing.clock import FakeClock
 
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 NEW, OLD = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
@@ -106,31 +107,6 @@ def test_an_incident_is_one_incident_of_pagerduty(event: Event, action: str) -> 
     assert ("payload" in body) is (action == "trigger")
 
 
-CLOCK = FakeClock(1_772_600_767_000)  # Wed, 04 Mar 2026 05:06:07 GMT
-
-
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({"retry-after": "3"}, 3.0),
-        ({"retry-after": "0.5"}, 0.5),
-        ({"retry-after": "999999"}, 999_999.0),
-        ({"retry-after": "Wed, 04 Mar 2026 05:06:17 GMT"}, 10.0),
-        ({"retry-after": "Wed, 04 Mar 2026 06:00:10 GMT", "date": "Wed, 04 Mar 2026 06:00:00 GMT"}, 10.0),
-        ({"retry-after": "Wed, 04 Mar 2020 05:06:07 GMT"}, None),
-        ({"retry-after": "-1"}, None),
-        ({"retry-after": "nan"}, None),
-        ({"retry-after": "inf"}, None),
-        ({"retry-after": "soon"}, None),
-        ({"retry-after": ""}, None),
-        ({}, None),
-    ],
-    ids=str,
-)
-def test_how_long_a_service_asks_us_to_wait(headers: dict[str, str], seconds: float | None) -> None:
-    assert retry_after(httpx.Headers(headers), CLOCK) == seconds
-
-
 VALID: dict[str, dict[str, Any]] = {
     "webhook": {"url": "https://ops.example/SECRETPATH?key=SECRETQUERY", "headers": {"X-Any": "SECRETHEADER"}},
     "email": {
@@ -151,6 +127,21 @@ VALID: dict[str, dict[str, Any]] = {
 def test_where_a_channel_leads_is_shown_without_its_secrets(kind: str) -> None:
     config = configuration(kind, VALID[kind])
     assert "SECRET" not in KINDS[kind].destination(config)
+
+
+async def test_code_that_fails_in_a_way_of_its_own_is_a_refusal_without_secrets(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def send(config: slack.SlackConfig, _: object, __: Tools) -> Receipt:
+        raise RuntimeError(f"cannot parse {config.url}")
+
+    monkeypatch.setitem(cast("dict[str, ChannelKind]", KINDS), "slack", replace(KINDS["slack"], send=send))
+    tools = build_tools(AddressPolicy(), SystemClock())
+    with pytest.raises(PermanentError, match="RuntimeError: cannot parse") as refused:
+        await deliver("slack", configuration("slack", VALID["slack"]), outgoing(Event.OPENED), tools)
+    shown = capsys.readouterr().out
+    assert "Traceback" in shown
+    assert "SECRETPATH" not in f"{refused.value} {shown}"
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -20,13 +20,17 @@ def refused(state: str | None, message: str = "", cause: Exception | None = None
     return kind("SELECT 1", {}, original)
 
 
+GONE = refused(None, "cannot perform operation: connection is closed")
+TOO_MANY = refused(None, "the number of query arguments cannot exceed 32767")
+
+
 @pytest.mark.parametrize("state", ["08006", "40P01", "53300", "55P03", "57014", "57P01", "57P03", "25006", "58030"])
 def test_a_server_that_is_away_or_busy_may_be_asked_again(state: str) -> None:
     assert is_unavailable(refused(state))
     assert not is_content_fault(refused(state))
 
 
-@pytest.mark.parametrize("error", [ConnectionRefusedError(), TimeoutError(), PoolTimeoutError(), refused(None)])
+@pytest.mark.parametrize("error", [ConnectionRefusedError(), TimeoutError(), PoolTimeoutError(), GONE])
 def test_a_server_that_does_not_answer_may_be_asked_again(error: Exception) -> None:
     assert is_unavailable(error)
 
@@ -43,7 +47,7 @@ def test_what_the_driver_cannot_encode_is_bad_content() -> None:
     assert not is_unavailable(error)
 
 
-@pytest.mark.parametrize("error", [refused("42601"), refused("42501"), ValueError()])
+@pytest.mark.parametrize("error", [refused("42601"), refused("42501"), TOO_MANY, ValueError()])
 def test_a_mistake_of_ours_is_neither(error: Exception) -> None:
     assert not is_unavailable(error)
     assert not is_content_fault(error)

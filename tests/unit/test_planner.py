@@ -48,7 +48,8 @@ def test_only_the_newest_of_several_overdue_slots_is_run() -> None:
 def test_the_queue_says_step_by_step_what_the_plan_says(found: list[Cadence], jumps: list[int]) -> None:
     schedules = unique(found)
     queue = SlotQueue()
-    queue.reset(schedules.values(), START)
+    for cadence in schedules.values():
+        queue.put(cadence, START)
     watermark = now = START
     for jump in jumps:
         now += jump
@@ -70,7 +71,8 @@ class QueueUnderChange(RuleBasedStateMachine):
     @initialize(found=st.lists(cadences))
     def start(self, found: list[Cadence]) -> None:
         self.cadences = unique(found)
-        self.queue.reset(self.cadences.values(), START)
+        for cadence in self.cadences.values():
+            self.queue.put(cadence, START)
 
     @rule(monitor_id=ids, interval=intervals)
     def put(self, monitor_id: UUID, interval: int) -> None:

@@ -10,13 +10,11 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import select, text
-from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from shared.contracts.documents import encode
 from shared.db.base import new_id
 from shared.db.models import Channel, Delivery
-
-UNSETTLED = ("pending", "sending", "retrying")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +46,25 @@ class Outcome:
     is_uncertain: bool = False
 
 
+_AT_ONCE = 1_000
+"""Rows in one statement: it has to end long before PostgreSQL's limit on its time."""
+
+_ADDED = {
+    **dict.fromkeys(("id", "organisation_id", "incident_id", "channel_id", "fallback_of"), "uuid"),
+    **dict.fromkeys(("dedupe_key", "event", "channel_name", "channel_kind", "notification", "state"), "text"),
+    **dict.fromkeys(("created_at", "queue_after"), "timestamptz"),
+    "episode": "bigint",
+}
+# Arrays, because a statement has room for 32,767 parameters: a hundred channels fill that with 26 incidents.
+_ADD = text(f"""
+    INSERT INTO deliveries ({", ".join(_ADDED)})
+    SELECT {", ".join("u.notification::jsonb" if name == "notification" else f"u.{name}" for name in _ADDED)}
+    FROM unnest({", ".join(f"CAST(:{name} AS {kind}[])" for name, kind in _ADDED.items())}) WITH ORDINALITY
+        AS u ({", ".join(_ADDED)}, place)
+    ORDER BY u.place
+    ON CONFLICT (dedupe_key) DO NOTHING
+    RETURNING id
+""")  # noqa: S608 names of columns, from this module
 _TOLD = text("""
     SELECT DISTINCT d.incident_id, d.episode, d.channel_id
     FROM unnest(CAST(:incident_ids AS uuid[]), CAST(:episodes AS bigint[])) AS u (incident_id, episode)
@@ -59,7 +76,9 @@ _TAKE_DUE = text("""
     ORDER BY queue_after LIMIT :limit FOR UPDATE SKIP LOCKED
 """)
 _MARK_QUEUED = text("""
-    UPDATE deliveries SET queued = queued + 1, queue_after = :again WHERE id = ANY(CAST(:ids AS uuid[]))
+    UPDATE deliveries SET queued = queued + 1, queue_after = CAST(:now AS timestamptz)
+            + least(:again * 2.0 ^ least(queued, 20), greatest(:longest, :again)) * interval '1 second'
+    WHERE id = ANY(CAST(:ids AS uuid[]))
 """)
 _CLAIM = text("""
     UPDATE deliveries SET state = 'sending', attempts = attempts + 1, claimed_at = :now, not_before = NULL,
@@ -100,15 +119,26 @@ _NOTE = text("""
     INSERT INTO incident_events (organisation_id, incident_id, at, kind, detail)
     SELECT organisation_id, id, :now, 'delivery', CAST(:detail AS jsonb) FROM incidents WHERE id = :incident_id
 """)
-_PURGE = text("DELETE FROM deliveries WHERE created_at < :before AND settled_at IS NOT NULL")
+_PURGE = text("""
+    DELETE FROM deliveries WHERE ctid = ANY(ARRAY(
+        SELECT ctid FROM deliveries WHERE created_at < :before AND settled_at IS NOT NULL LIMIT :limit
+    ))
+""")
+PURGED_AT_ONCE = 10_000
 
 
 async def add(session: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> int:
     """Write deliveries; those whose key is there already are left out. Answers how many were new."""
-    if not rows:
-        return 0
-    statement = insert(Delivery).values(list(rows)).on_conflict_do_nothing(index_elements=["dedupe_key"])
-    return len((await session.execute(statement.returning(Delivery.id))).all())
+    starts = range(0, len(rows), _AT_ONCE)
+    return sum([await _add(session, rows[start : start + _AT_ONCE]) for start in starts])
+
+
+async def _add(session: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> int:
+    columns = {name: [row.get(name) for row in rows] for name in _ADDED}
+    # Many rows share one notification, which may be long.
+    texts = {id(row["notification"]): encode(row["notification"]) for row in rows}
+    columns["notification"] = [texts[id(row["notification"])] for row in rows]
+    return len((await session.execute(_ADD, columns)).all())
 
 
 async def told(session: AsyncSession, episodes: Collection[tuple[UUID, int]]) -> list[Told]:
@@ -125,9 +155,11 @@ async def take_due(session: AsyncSession, now: datetime, limit: int) -> list[Que
     return [Queued(*row) for row in await session.execute(_TAKE_DUE, {"now": now, "limit": limit})]
 
 
-async def mark_queued(session: AsyncSession, ids: Collection[UUID], again: datetime) -> None:
-    """They were handed over; without an outcome they are again at ``again``."""
-    await session.execute(_MARK_QUEUED, {"ids": list(ids), "again": again})
+async def mark_queued(
+    session: AsyncSession, ids: Collection[UUID], now: datetime, *, again: float, longest: float
+) -> None:
+    """They were handed over; without an outcome they are again after ``again`` s, twice that, … ``longest``."""
+    await session.execute(_MARK_QUEUED, {"ids": list(ids), "now": now, "again": again, "longest": longest})
 
 
 async def lock(session: AsyncSession, delivery_id: UUID) -> Delivery | None:
@@ -231,8 +263,17 @@ async def of_channel(
 
 
 async def purge(session: AsyncSession, before: datetime) -> int:
-    """Delete settled deliveries that were made before a time; answers how many."""
-    return int(getattr(await session.execute(_PURGE, {"before": before}), "rowcount", 0))
+    """Delete settled deliveries that were made before a time; answers how many.
+
+    In portions: a statement has a limit on its time, and after a long pause there may be millions.
+    """
+    gone = 0
+    while True:
+        found = await session.execute(_PURGE, {"before": before, "limit": PURGED_AT_ONCE})
+        portion = int(getattr(found, "rowcount", 0))
+        gone += portion
+        if portion < PURGED_AT_ONCE:
+            return gone
 
 
 def _place(delivery: Delivery) -> dict[str, Any]:

@@ -56,14 +56,16 @@ _STORE = text("""
     )
     SELECT id FROM known
 """)
-# Rows that another evaluator holds are left to it; one that it has just judged has no deadline in the past.
+# Rows that another evaluator holds are left to it; to judge once more what it has just judged changes nothing.
 _TAKE = text("""
+    WITH wanted AS (
+        SELECT monitor_id FROM heartbeats WHERE next_deadline_at <= :now
+        UNION SELECT monitor_id FROM (SELECT monitor_id FROM heartbeat_pings ORDER BY id LIMIT :pings) AS oldest
+    )
     SELECT h.monitor_id, h.state::text, m.revision, m.regions[1],
         m.paused_at IS NOT NULL OR m.kind <> 'heartbeat' AS paused, m.check_spec::text
     FROM heartbeats AS h JOIN monitors AS m ON m.id = h.monitor_id
-    WHERE h.next_deadline_at <= :now
-        OR h.monitor_id IN (SELECT monitor_id FROM (SELECT monitor_id FROM heartbeat_pings ORDER BY id LIMIT :pings)
-            AS oldest)
+    WHERE h.monitor_id IN (SELECT monitor_id FROM wanted)
     ORDER BY h.monitor_id LIMIT :limit
     FOR NO KEY UPDATE OF h SKIP LOCKED
 """)

@@ -74,7 +74,11 @@ _EVENTS = text("""
     SELECT organisation_id, :topic, incident_id, jsonb_build_object('transition', tell, 'event_id', id)
     FROM written WHERE tell IS NOT NULL ORDER BY id
 """)
-# In two parts, for which there is an index each.
+# In two parts, for which there is an index each: of years of incidents few are not over.
+_UNRESOLVED = text("""
+    SELECT id FROM incidents WHERE state <> 'resolved' AND kind = 'monitor'
+    UNION ALL SELECT id FROM incidents WHERE state <> 'resolved' AND kind = 'platform'
+""").columns(IncidentRow.id)
 _COUNT_OPEN = text("""
     SELECT (SELECT count(*) FROM incidents WHERE state <> 'resolved' AND kind = 'monitor')
         + (SELECT count(*) FROM incidents WHERE state <> 'resolved' AND kind = 'platform')
@@ -161,6 +165,8 @@ async def list_views(
     query = _view().order_by(IncidentRow.id.desc()).limit(limit)
     if state is not None:
         query = query.where(IncidentRow.state == state)
+    if state in ("open", "acknowledged"):
+        query = query.where(IncidentRow.id.in_(_UNRESOLVED))
     if monitor_id is not None:
         query = query.where(IncidentRow.monitor_id == monitor_id)
     if before is not None:

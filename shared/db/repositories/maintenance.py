@@ -41,7 +41,7 @@ _END_PRESENT = text("""
 """)
 _FORGET = text("DELETE FROM maintenance_occurrences WHERE phase = 'over' AND ends_at < :before")
 # Marks on the occurrences and not a watermark: one that was committed late, or with the clock of another machine,
-# is still found. Two sweeps take different rows.
+# is still found. Two sweeps take different rows. Most of the time no window is open, and no monitor is looked at.
 _TURN = text("""
     WITH due AS MATERIALIZED (
         SELECT window_id, starts_at FROM maintenance_occurrences
@@ -55,7 +55,9 @@ _TURN = text("""
     SELECT m.id FROM monitors AS m JOIN turned AS o ON m.organisation_id = o.organisation_id
         AND (o.all_monitors OR m.id = ANY(o.monitor_ids) OR (o.tags <> '{}' AND m.tags @> o.tags))
     UNION
-    SELECT m.id FROM monitors AS m WHERE m.updated_at > CAST(:now AS timestamptz) - interval '10 seconds'
+    SELECT m.id FROM monitors AS m
+    WHERE EXISTS (SELECT FROM maintenance_occurrences WHERE phase = 'active')
+        AND m.updated_at > CAST(:now AS timestamptz) - interval '10 seconds'
         AND m.organisation_id IN (SELECT organisation_id FROM maintenance_occurrences WHERE phase = 'active')
     ORDER BY 1
 """)

@@ -72,10 +72,12 @@ _PARENTS = text("""
     WHERE m.id = ANY(CAST(:ids AS uuid[]))
 """)
 _MASS_FAILURES = text(f"""
-    SELECT {", ".join(f"i.{name}" for name in COLUMNS)}, count(a.id) AS affected,
-        count(a.id) FILTER (WHERE a.state <> 'resolved') AS still_failing
-    FROM incidents AS i LEFT JOIN incidents AS a ON a.affected_by = i.id
-    WHERE i.kind = 'platform' AND i.state <> 'resolved' AND i.cause = :cause GROUP BY i.id
+    SELECT {", ".join(f"i.{name}" for name in COLUMNS)}, a.affected, a.still_failing
+    FROM incidents AS i CROSS JOIN LATERAL (
+        SELECT count(*) AS affected, count(*) FILTER (WHERE state <> 'resolved') AS still_failing
+        FROM incidents WHERE affected_by = i.id
+    ) AS a
+    WHERE i.kind = 'platform' AND i.state <> 'resolved' AND i.cause = :cause FOR UPDATE OF i
 """)  # noqa: S608 names of columns
 _OPERATOR = text("SELECT id FROM organisations ORDER BY is_operator DESC, created_at, id LIMIT 1")
 _SWEEP_LOCK = text("SELECT pg_try_advisory_xact_lock(hashtext('tocsin incident sweep'))")
@@ -134,7 +136,7 @@ async def purge_beats(session: AsyncSession, before_ms: int) -> None:
 
 
 async def mass_failures(session: AsyncSession) -> dict[Suspect, MassFailure]:
-    """The mass failures that go on, by their suspect."""
+    """The mass failures that go on, by their suspect, locked."""
     rows = await session.execute(_MASS_FAILURES, {"cause": CAUSE})
     return {
         Suspect(row.worker, row.region): MassFailure(incident_of(row), row.affected, row.still_failing)

@@ -169,7 +169,7 @@ async def dead_letters(connection: NatsConnection) -> list[Finding]:
         return []
     return [
         Finding(
-            f"{state.messages} dead letters wait for a decision",
+            f"{state.messages} dead letters wait" if state.messages > 1 else "a dead letter waits",
             "read them with tocsin dead-letters list, then replay or delete them",
             Severity.WARNING,
         )

@@ -17,22 +17,22 @@ from shared.contracts.sealing import Sealer
 from shared.db.base import new_id
 from shared.db.models import Channel, Delivery
 from shared.db.repositories import incidents
+from shared.db.repositories.deliveries import Queued
 from shared.db.session import Database
 from shared.domain import incident as machine
 from shared.domain.alert_policy import AlertPolicySpec
 from shared.domain.clock import Clock, SystemClock, to_datetime
 from shared.domain.incident import Event, Incident, Severity
 from shared.http.guard import AddressPolicy
-from shared.messaging.connect import NatsConnection, connect
+from shared.messaging.connect import NatsConnection
+from shared.messaging.errors import PublishUnknownError
 from shared.messaging.publisher import Publisher
-from shared.messaging.streams import ensure_streams
 from shared.services.alert_policies import AlertPolicyService
 from shared.services.alerting import AlertRelay
 from shared.services.channels import ChannelService
 from shared.services.delivering import NOTIFICATIONS, Notifier, TaskDeliveryQueue
 from shared.tasks.queue import TaskQueue
 from shared.tasks.worker import TaskWorker
-from shared.testing.nats import NatsServer
 from tests.integration.channels.sinks import HttpSink
 from tests.integration.db.tenants import add_monitor, add_organisation
 
@@ -40,7 +40,7 @@ KEY = "k" * 32
 FAILURE = machine.Failure("status_code", "the server answered 503", "w1", "default", 0, None)
 
 
-async def eventually(holds: Callable[[], Awaitable[bool]], seconds: float = 20.0) -> None:
+async def eventually(holds: Callable[[], Awaitable[bool]], seconds: float = 60.0) -> None:
     async with asyncio.timeout(seconds):
         while not await holds():  # noqa: ASYNC110 what is waited for happens in servers
             await asyncio.sleep(0.02)
@@ -148,14 +148,6 @@ async def scene(database: Database) -> Scene:
 
 
 @pytest.fixture
-async def connection(nats: NatsServer) -> AsyncIterator[NatsConnection]:
-    connected = await connect([nats.url], name="tests", buffer_writes=True)
-    await ensure_streams(connected.js)
-    yield connected
-    await connected.close()
-
-
-@pytest.fixture
 async def sink() -> AsyncIterator[HttpSink]:
     async with HttpSink() as running:
         yield running
@@ -183,3 +175,10 @@ async def alerting(scene: Scene, connection: NatsConnection, **tools: Any) -> As
                 if not task.cancelled() and task.exception():
                     raise task.exception()  # type: ignore[misc]  # it is one
             await worker.close()
+
+
+class TakesNothing:
+    """A queue that is away."""
+
+    async def put(self, delivery: Queued) -> None:
+        raise PublishUnknownError(f"no answer for {delivery.id}")

@@ -15,16 +15,15 @@ from sqlalchemy import text
 from standardwebhooks import Webhook
 
 from shared.db.base import new_id
-from shared.db.repositories.deliveries import Queued
+from shared.db.repositories import deliveries
 from shared.domain import notification_retry
 from shared.domain.incident import Severity
 from shared.messaging.connect import NatsConnection
-from shared.messaging.errors import PublishUnknownError
 from shared.services import housekeeping
 from shared.services.alerting import AlertRelay
 from shared.testing.nats import free_port
-from tests.integration.alerting.conftest import Scene, alerting, eventually
-from tests.integration.channels.sinks import Answer, HttpSink
+from tests.integration.alerting.conftest import Scene, TakesNothing, alerting, eventually
+from tests.integration.channels.sinks import Answer, Arrival, HttpSink, Judge
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
@@ -63,6 +62,18 @@ async def test_an_incident_is_told_when_it_opens_is_acknowledged_and_ends(
     assert [line["state"] for line in await scene.timeline(incident)] == ["delivered"] * 3
 
 
+def _each_once(status: int, headers: dict[str, str]) -> Judge:
+    """Refuses each notification the first time it comes."""
+    seen: set[str] = set()
+
+    def judge(arrival: Arrival) -> Answer:
+        is_new = arrival.headers["webhook-id"] not in seen
+        seen.add(arrival.headers["webhook-id"])
+        return Answer(status, headers) if is_new else Answer()
+
+    return judge
+
+
 RETRY_AFTER = {"seconds": "3", "far": "999999", "garbage": "soon"}
 SHORTEST_WAIT = {"seconds": 3.0, "far": 4.0, "garbage": 1.7, "date": 0.0}
 
@@ -77,8 +88,7 @@ async def test_thirty_incidents_at_channels_that_ask_to_wait_are_all_told_once_a
         not_before = moment + (date - now).total_seconds()
         sinks = {}
         for form, value in {**RETRY_AFTER, "date": format_datetime(date, usegmt=True)}.items():
-            sink = sinks[form] = await stack.enter_async_context(HttpSink())
-            sink.answers.extend([Answer(429, {"Retry-After": value})] * 30)
+            sink = sinks[form] = await stack.enter_async_context(HttpSink(_each_once(429, {"Retry-After": value})))
             await scene.add_channel(config={"url": sink.url}, name=form)
         async with alerting(scene, connection):
             incidents = await asyncio.gather(*(scene.open() for _ in range(30)))
@@ -272,8 +282,12 @@ async def test_a_template_that_fails_costs_nobody_an_alert(
     assert b"503" in sink.arrivals[1].body
 
 
-async def test_old_deliveries_are_forgotten_but_none_that_is_still_on_its_way(scene: Scene) -> None:
-    await scene.add_channel("slack", config={"url": "https://slack.example/hook"})
+async def test_old_deliveries_are_forgotten_but_none_that_is_still_on_its_way(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deliveries, "PURGED_AT_ONCE", 2)
+    for number in range(3):
+        await scene.add_channel("slack", config={"url": "https://slack.example/hook"}, name=f"chat {number}")
     await scene.open()
     relay = AlertRelay(scene.database, TakesNothing(), scene.clock)
     await relay.look_once()
@@ -283,11 +297,4 @@ async def test_old_deliveries_are_forgotten_but_none_that_is_still_on_its_way(sc
         await session.execute(
             text("UPDATE deliveries SET state = 'delivered', settled_at = now(), queue_after = NULL")
         )
-        assert await housekeeping.forget_deliveries(session, scene.clock, 90) == 1
-
-
-class TakesNothing:
-    """A queue that is away."""
-
-    async def put(self, delivery: Queued) -> None:
-        raise PublishUnknownError(f"no answer for {delivery.id}")
+        assert await housekeeping.forget_deliveries(session, scene.clock, 90) == 3

@@ -8,8 +8,13 @@ from uuid import UUID
 
 from sqlalchemy import text
 
+from shared.db.repositories import incidents
+from shared.domain import incident as machine
 from shared.domain.clock import SystemClock
+from shared.domain.incident import IncidentKind
+from shared.domain.mass_failure import CAUSE
 from shared.messaging.connect import NatsConnection
+from shared.messaging.errors import MessagingError
 from shared.services import platform_alerts
 from shared.services.holds import sweep
 from shared.services.platform_alerts import PlatformAlerts, clear_platform_alert, raise_platform_alert
@@ -92,3 +97,63 @@ async def test_the_organisation_that_runs_the_platform_is_told_and_no_other(scen
         await raise_platform_alert(session, "k", "Trouble", "detail", SystemClock().now_ms())
         owner: UUID | None = await session.scalar(text("SELECT organisation_id FROM incidents"))
     assert owner == scene.organisation_id
+
+
+async def test_a_source_that_cannot_be_asked_silences_no_other_and_ends_nothing(scene: Scene) -> None:
+    async def away() -> Mapping[str, str]:
+        raise MessagingError("the queue does not answer")
+
+    clock = FakeClock()
+    alerts = PlatformAlerts(scene.database, clock)
+    await alerts.look(seen({"dead letters: work": "2 wait"}), seen({}))
+    for _ in range(2):
+        clock.advance(platform_alerts.OVER_AFTER_MS / 1000 + 1)
+        await alerts.look(away, seen({"watchdog: watchdog": "it can't see"}))
+        assert await _open_keys(scene) == ["dead letters: work", "watchdog: watchdog"]
+    await alerts.look(seen({}), seen({}))
+    assert await _open_keys(scene) == ["watchdog: watchdog"]
+
+
+async def test_an_alert_that_somebody_ends_meanwhile_ends_once(scene: Scene) -> None:
+    clock = SystemClock()
+
+    async def clear() -> None:
+        async with scene.database.system() as session:
+            await clear_platform_alert(session, "k", clock.now_ms())
+
+    async with scene.database.system() as session:
+        await raise_platform_alert(session, "k", "Trouble", "detail", clock.now_ms())
+        incident_id = await session.scalar(text("SELECT id FROM incidents"))
+    await _end_by_hand_while(clear, scene, incident_id)
+
+
+async def test_a_mass_failure_that_somebody_ends_meanwhile_ends_once(scene: Scene) -> None:
+    async def look() -> None:
+        async with scene.database.system() as session:
+            await sweep(session, scene.clock.now_ms())
+
+    # It explains nothing, so it has passed.
+    incident = await scene.open(kind=IncidentKind.PLATFORM, cause=CAUSE, worker="w1", region="default")
+    await _end_by_hand_while(look, scene, incident.id)
+
+
+async def _end_by_hand_while(work: Callable[[], Awaitable[None]], scene: Scene, incident_id: UUID) -> None:
+    """A person ends an incident whose row ``work`` waits for, and nobody ends it again."""
+    now_ms = scene.clock.now_ms()
+
+    async def waits() -> bool:
+        async with scene.database.system() as session:
+            return bool(await session.scalar(text("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)")))
+
+    async with scene.database.system() as session:
+        incident = await incidents.lock(session, incident_id)
+        assert incident
+        working = asyncio.ensure_future(work())
+        await eventually(waits)
+        ended, event = machine.resolved(incident, now_ms, now_ms, "alice")
+        await incidents.save(session, [ended])
+        await incidents.write_events(session, [event])
+    await working
+    async with scene.database.system() as session:
+        kinds = await session.execute(text("SELECT kind, actor FROM incident_events ORDER BY id"))
+        assert [tuple(row) for row in kinds] == [("opened", None), ("resolved", "alice")]

@@ -145,6 +145,15 @@ async def test_awkward_text_arrives_as_it_is(kind: str, sink: HttpSink) -> None:
     assert SHOWN in text
 
 
+@pytest.mark.parametrize("markup", ["html", "markdown"])
+async def test_text_stays_text_where_a_service_of_apprise_reads_markup(markup: str, sink: HttpSink) -> None:
+    await send("apprise", {"url": f"{sink.url.replace('http', 'json', 1)}/?format={markup}"}, message="<b>*x*</b>")
+    (arrival,) = sink.arrivals
+    shown = {"html": "&lt;b&gt;*x*&lt;/b&gt;", "markdown": "\\*x\\*"}[markup]
+    assert shown in arrival.json["message"]
+    assert "<b>" not in arrival.json["message"]
+
+
 async def test_what_telegram_cannot_parse_is_sent_once_more_as_plain_text(sink: HttpSink) -> None:
     config, text_of = KINDS["telegram"]
     sink.judge = lambda arrival: REFUSED if "parse_mode" in arrival.json else Answer()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import asyncpg
@@ -17,11 +16,9 @@ from shared.db.session import Database
 from shared.domain.clock import SystemClock
 from shared.domain.monitor import MonitorSpec
 from shared.messaging.beat import ensure_beat
-from shared.messaging.connect import NatsConnection, connect
+from shared.messaging.connect import NatsConnection
 from shared.messaging.declarations import bucket_subject, declared_consumers
-from shared.messaging.streams import ensure_streams
 from shared.services.schedules import schedule_of
-from shared.testing.nats import NatsServer
 from tests.integration.path.conftest import make_tenant
 
 KEY = "k" * 32  # as make_tenant seals
@@ -106,14 +103,11 @@ async def stored(database: Database, database_url: str) -> Stored:
 
 
 @pytest.fixture
-async def patient(stored: Stored, nats: NatsServer) -> AsyncIterator[Patient]:
-    connection = await connect([nats.url], name="tests", buffer_writes=True)
-    await ensure_streams(connection.js)
+async def patient(stored: Stored, connection: NatsConnection) -> Patient:
     await ensure_beat(connection)
     await connection.js.publish(names.BEAT_SUBJECT, b"")
     patient = Patient(stored.database, stored.url, stored.clock, stored.keys, connection)
     await patient.copy_schedules()
     await patient.report()
     await patient.read()
-    yield patient
-    await connection.close()
+    return patient

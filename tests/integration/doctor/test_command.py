@@ -7,12 +7,14 @@ import json
 import os
 import signal
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 
 from cli import doctor_place
+from cli.data_directory import DataDirectory
 from shared.db.session import Database
 from shared.services.doctor.findings import Severity
 from shared.testing.nats import NatsServer
@@ -78,6 +80,28 @@ async def test_the_file_of_the_first_key_is_looked_at(tmp_path: Path, database: 
     assert readable.severity is Severity.WARNING
     assert "chmod 600" in readable.mend
     assert "is not valid" in unknown.what
+
+
+@pytest.mark.parametrize(
+    ("named", "is_held", "taken"),
+    [
+        pytest.param(["TOCSIN_DATABASE_URL"], True, {"TOCSIN_NATS_URL", "TOCSIN_SECRET_KEYS"}, id="its NATS"),
+        pytest.param(["TOCSIN_DATABASE_URL"], False, set(), id="a directory that nobody uses"),
+        pytest.param(["TOCSIN_DATABASE_URL", "TOCSIN_NATS_URL"], True, set(), id="both servers are named"),
+    ],
+)
+def test_what_is_not_named_is_that_of_tocsin_up(
+    named: list[str], is_held: bool, taken: set[str], tmp_path: Path
+) -> None:
+    environment = dict.fromkeys(named, "named")
+    with ExitStack() as stack:
+        directory = stack.enter_context(DataDirectory.locked(tmp_path))
+        directory.secret_values()
+        if not is_held:
+            stack.close()
+        found = doctor_place.environment_of(tmp_path, environment)
+    assert found.keys() - environment.keys() == taken
+    assert environment.items() <= found.items()
 
 
 @pytest.mark.slow

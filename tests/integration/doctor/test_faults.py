@@ -160,7 +160,7 @@ FAULTS: dict[str, tuple[Look, Seed, str, str]] = {
     "dead letters": (
         lambda p: at_work.dead_letters(p.connection),
         lambda p: p.connection.js.publish("dead.platform.task.x", b"{}"),
-        "1 dead letters wait",
+        "a dead letter waits",
         "replay or delete",
     ),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -12,19 +11,10 @@ from shared.db.repositories import jobs as repository
 from shared.db.session import Database
 from shared.domain.clock import SystemClock
 from shared.jobs.runner import JobRunner
-from shared.messaging.connect import NatsConnection, connect
+from shared.messaging.connect import NatsConnection
 from shared.messaging.streams import ensure_streams
-from shared.testing.nats import NatsServer
 
 clock = SystemClock()
-
-
-@pytest.fixture
-async def connection(nats: NatsServer) -> AsyncIterator[NatsConnection]:
-    connected = await connect([nats.url], name="tests", buffer_writes=True)
-    await ensure_streams(connected.js)
-    yield connected
-    await connected.close()
 
 
 @pytest.fixture

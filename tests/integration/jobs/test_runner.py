@@ -38,7 +38,7 @@ class Tally:
         self.started = asyncio.Event()
         self.gate.set()
 
-    @periodic("tally", every="1h", lock="3s", timeout="1s", silence_after="2h")
+    @periodic("tally", every="1h", lock="30s", timeout="20s", silence_after="2h")
     async def tally(self, context: JobContext) -> None:
         self.seen.append(context.checkpoint)
         place = (context.checkpoint or {"place": 0})["place"] + 1
@@ -151,28 +151,22 @@ async def test_of_many_triggers_at_once_one_runs(
     assert await tally.written() == ["1"]
 
 
-async def test_an_overrun_is_noticed_by_the_job_and_on_return(
-    database: Database, runner: JobRunner, tally: Tally
-) -> None:
+async def test_an_overrun_is_noticed_by_the_job_and_on_return(database: Database, runner: JobRunner) -> None:
     class Slow:
+        @periodic("careful", every="1h", lock="3s", timeout="1s", silence_after="2h")
+        async def look_at_the_clock(self, context: JobContext) -> None:
+            await asyncio.sleep(1.1)
+            context.raise_if_timed_out()
+
         @periodic("slow", every="1h", lock="3s", timeout="1s", silence_after="2h")
         async def sleep(self, _: JobContext) -> None:
             await asyncio.sleep(1.1)
 
     slow = Slow()
-    await runner.register([slow.sleep])
-    tally.gate.clear()
-
-    async def open_the_gate() -> None:
-        await tally.started.wait()
-        await asyncio.sleep(1.1)
-        tally.gate.set()
-
-    timed_out, overran, _ = await asyncio.gather(
-        runner.attempt(tally.tally), runner.attempt(slow.sleep), open_the_gate()
-    )
+    await runner.register([slow.look_at_the_clock, slow.sleep])
+    timed_out, overran = await asyncio.gather(runner.attempt(slow.look_at_the_clock), runner.attempt(slow.sleep))
     assert (timed_out.status, overran.status) == (JobStatus.TIMED_OUT, JobStatus.OVERRAN)
-    assert (await books(database, "tally"))["timeouts"] == 1
+    assert (await books(database, "careful"))["timeouts"] == 1
     row = await state(database, "slow")
     assert (row.timeouts, row.failures, row.last_error) == (1, 0, overran.error)
     assert row.last_success_at is not None

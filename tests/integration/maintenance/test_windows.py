@@ -65,6 +65,13 @@ class Reconsidered:
         return found
 
 
+@pytest.mark.parametrize("years", [1, 9, 70])
+async def test_a_window_far_ahead_is_scheduled(tenant: Tenant, clock: FakeClock, years: int) -> None:
+    start = years * 365 * 24 * 60
+    created = await create(tenant, once(clock, start, start + 60))
+    assert (created["status"], created["next_starts_at"]) == ("scheduled", created["starts_at"])
+
+
 async def test_a_window_reads_back_with_its_next_span(tenant: Tenant, clock: FakeClock) -> None:
     monitor = await tenant.add_monitor()
     created = await create(tenant, once(clock, 10, 20, all=False, monitors=[monitor["id"]]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -13,11 +12,7 @@ from shared.db.models import Organisation
 from shared.db.session import Database
 from shared.domain.clock import SystemClock
 from shared.domain.monitor import MonitorSpec
-from shared.messaging.connect import NatsConnection, connect
-from shared.messaging.publisher import Publisher
-from shared.messaging.streams import ensure_streams
 from shared.services.monitors import MonitorService
-from shared.testing.nats import NatsServer
 
 
 @dataclass
@@ -56,17 +51,3 @@ async def make_tenant(database: Database) -> Tenant:
 @pytest.fixture
 async def tenant(database: Database) -> Tenant:
     return await make_tenant(database)
-
-
-@pytest.fixture
-async def connection(nats: NatsServer) -> AsyncIterator[NatsConnection]:
-    connected = await connect([nats.url], name="tests", buffer_writes=True)
-    await ensure_streams(connected.js)
-    yield connected
-    await connected.close()
-
-
-@pytest.fixture
-async def publisher(connection: NatsConnection) -> AsyncIterator[Publisher]:
-    async with Publisher(connection) as running:
-        yield running

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from shared.domain.clock import SystemClock
-from shared.messaging.connect import NatsConnection, connect
+from shared.messaging.connect import NatsConnection
 from shared.messaging.publisher import Publisher
-from shared.messaging.streams import ensure_streams, ensure_task_consumer
+from shared.messaging.streams import ensure_task_consumer
 from shared.tasks.dead_letters import DeadLetterDesk
 from shared.tasks.queue import TaskQueue
 from shared.testing.nats import NatsServer
@@ -16,19 +16,10 @@ from tests.integration.tasks.crew import Crew
 
 
 @pytest.fixture
-async def connection(nats: NatsServer) -> AsyncIterator[NatsConnection]:
-    """A connection as workers have it, with all streams declared."""
-    connected = await connect([nats.url], name="test", buffer_writes=True)
-    await ensure_streams(connected.js)
-    await ensure_task_consumer(connected.js)
-    yield connected
-    await connected.close()
-
-
-@pytest.fixture
-async def publisher(connection: NatsConnection) -> AsyncIterator[Publisher]:
-    async with Publisher(connection) as running:
-        yield running
+async def connection(connection: NatsConnection) -> NatsConnection:
+    """A connection as workers have it: with the consumer of their tasks, too."""
+    await ensure_task_consumer(connection.js)
+    return connection
 
 
 @pytest.fixture
