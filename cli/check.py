@@ -25,13 +25,18 @@ def check(  # noqa: PLR0917 typer builds the command line from the parameters, b
         list[str] | None,
         typer.Argument(
             metavar="[TARGET]...",
-            help="https://…, ssl://host:port, tcp://host:port, dns://name?type=MX, ping://host",
+            help="https://…, ssl://host:port?starttls=smtp, tcp://host:port?expect=^220, dns://name?type=MX, "
+            "ping://host?count=5; quote what has a '?' or '&'.",
         ),
     ] = None,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="YAML file with one or more monitors.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: an object, or a list for several.")] = False,
-    timeout: Annotated[float | None, typer.Option("--timeout", "-t", help="Seconds for each attempt.")] = None,
-    retries: Annotated[int | None, typer.Option("--retries", help="Further attempts before it is down.")] = None,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", "-t", help="Seconds for each attempt; 10 unless given.")
+    ] = None,
+    retries: Annotated[
+        int | None, typer.Option("--retries", help="Further attempts before it is down; none unless given.")
+    ] = None,
     no_verify: Annotated[bool, typer.Option("--no-verify", help="Do not verify the certificate.")] = False,
     ca_file: Annotated[Path | None, typer.Option("--ca-file", help="Trust the roots in this PEM file.")] = None,
     method: Annotated[str | None, typer.Option("--method", "-X", help="HTTP method.")] = None,
@@ -44,7 +49,7 @@ def check(  # noqa: PLR0917 typer builds the command line from the parameters, b
     no_redirects: Annotated[bool, typer.Option("--no-redirects", help="Judge a redirect itself.")] = False,
     ip: Annotated[str | None, typer.Option("--ip", help="4 or 6: use only this version of IP.")] = None,
 ) -> None:
-    """Check targets once, without servers, and show what was found.
+    """Check targets once, without any server.
 
     Exits with 0 when all are up or degraded, with 1 when one is not, with 2 when the input cannot be used.
     """

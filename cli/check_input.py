@@ -13,6 +13,7 @@ from cli.check_target import fields_of
 from cli.errors import UsageError
 from shared.domain.checks import AnyCheck, CheckKind, CheckSpec, HeartbeatCheck, HttpCheck, HttpStepsCheck
 from shared.domain.monitor import MonitorSpec, RunOptions
+from shared.services.errors import reason_of
 
 _SPEC: TypeAdapter[AnyCheck] = TypeAdapter(CheckSpec)
 _KINDS = frozenset(get_args(CheckKind))
@@ -102,6 +103,9 @@ def from_target(target: str, fields: dict[str, Any], options: RunOptions) -> Job
         return Job(target, _valid_check({"kind": "http", "url": target, **fields}, target), options)
     network = fields_of(target, {name: fields[name] for name in ("tls", "ip_family") if name in fields})
     if network is None:
+        scheme, separator, _ = target.partition("://")
+        if separator:
+            raise UsageError(f"{target}: {scheme}:// is none of https, http, ssl, tcp, dns and ping")
         raise UsageError(f"{target}: write https://{target} to ask for a page, or ssl://{target}:443")
     return Job(target, _valid_check(network, target), options)
 
@@ -110,7 +114,9 @@ def from_file(path: Path) -> list[Job]:
     """The monitors of a file: one mapping, a list, or a list under ``monitors``; bare checks will do too."""
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
         raise UsageError(f"{path}: cannot be read: {error}") from None
     except yaml.YAMLError as error:
         raise UsageError(f"{path}: this is not YAML: {' '.join(str(error).split())}") from None
@@ -153,5 +159,5 @@ def _valid_check(fields: dict[str, Any], where: str) -> AnyCheck:
 def _first_fault(error: ValidationError) -> str:
     fault = error.errors(include_url=False, include_input=False)[0]
     field = ".".join(str(part) for part in fault["loc"] if part not in _KINDS)
-    message = fault["msg"].removeprefix("Value error, ")
-    return f"{field}: {message}" if field else message
+    reason = reason_of(fault)
+    return f"{field}: {reason}" if field else reason

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from cli.check_lines import days_left, duration, line, network_lines, visible
@@ -34,7 +35,9 @@ class Printer:
     """Prints reports as they come; colours and width are those of the terminal, NO_COLOR is respected."""
 
     def __init__(self) -> None:
-        self._console = Console(highlight=False, markup=False, emoji=False)
+        # In a pipe or a file a line stays whole, so that it can be searched for.
+        is_piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
+        self._console = Console(highlight=False, markup=False, emoji=False, soft_wrap=is_piped)
 
     def show(self, target: str, verdict: CheckVerdict) -> None:
         self._console.print(report(target, verdict, self._console.width))
@@ -59,7 +62,7 @@ def report(target: str, verdict: CheckVerdict, width: int) -> RenderableType:
         lines += [each for step in verdict.steps for each in _step(step)]
     else:
         lines += [_assertion(outcome) for outcome in verdict.assertions]
-    return Group(_headline(target, verdict), Padding(Group(*lines), (0, 0, 1, INDENT), expand=False))
+    return Group(_headline(target, verdict), *[_indented(each) for each in lines], Text())
 
 
 def summary(verdicts: list[CheckVerdict]) -> Text:

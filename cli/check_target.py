@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from cli.errors import UsageError
 
+_NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 Query = dict[str, list[str]]
 Shared = Mapping[str, Any]
 """Fields that options of the command line gave: ``tls`` and ``ip_family``, where they were given."""
@@ -61,7 +63,8 @@ def _ping(target: str, place: str, query: Query, shared: Shared) -> dict[str, An
     where = _where(target, place)
     if "port" in where:
         raise UsageError(f"{target}: an echo has no port: write ping://{where['host']}")
-    return {**where, **{name: shared[name] for name in shared.keys() & {"ip_family"}}, **_single(query)}
+    options = {name: _number(text) for name, text in _single(query).items()}
+    return {**where, **{name: shared[name] for name in shared.keys() & {"ip_family"}}, **options}
 
 
 _SCHEMES: dict[str, tuple[Callable[[str, str, Query, Shared], dict[str, Any]], frozenset[str]]] = {
@@ -74,6 +77,13 @@ _SCHEMES: dict[str, tuple[Callable[[str, str, Query, Shared], dict[str, Any]], f
 
 def _single(query: Query) -> dict[str, str]:
     return {name: values[-1] for name, values in query.items()}
+
+
+def _number(text: str) -> int | float | str:
+    """What is no number stays as it is, and the check says so."""
+    if not _NUMBER.fullmatch(text):
+        return text
+    return float(text) if "." in text else int(text)
 
 
 def _where(target: str, place: str) -> dict[str, Any]:

@@ -31,6 +31,24 @@ def write_private(path: Path, document: object) -> None:
     unfinished.replace(path)
 
 
+def is_running(path: Path) -> bool:
+    """Whether ``tocsin up`` holds that directory; asked with a lock that two may share."""
+    try:
+        with (path / "lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def demand_running(path: Path) -> None:
+    """Raises ``UsageError`` when ``tocsin up`` does not hold that directory: its servers then can't be asked."""
+    if not is_running(path):
+        raise UsageError(f"nothing runs in {path}: start tocsin up --data-dir {path}")
+
+
 class DataDirectory:
     """The folder of ``--data-dir``; get one from ``locked``."""
 

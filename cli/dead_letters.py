@@ -67,7 +67,10 @@ def show(letter_id: LetterId, as_json: AsJson = False, data_dir: DataDir = DEFAU
 
 @app.command()
 def replay(letter_ids: LetterIds, data_dir: DataDir = DEFAULT_DIR) -> None:
-    """Queue the work again, as if it were new; what fails again is back under the same id."""
+    """Do the work again.
+
+    It is queued as if it were new; what fails again is back under the same id.
+    """
     from shared.tasks.letters import EVERYTHING  # noqa: PLC0415
 
     async def replay_all(desk: DeadLetterDesk) -> None:
@@ -111,7 +114,7 @@ def purge(
 
 def nats_urls(data_dir: Path) -> list[str]:
     """Where NATS is: as the environment says, or that of ``tocsin up`` in a directory; raises ``UsageError``."""
-    from cli.data_directory import DataDirectory  # noqa: PLC0415
+    from cli.data_directory import DataDirectory, demand_running  # noqa: PLC0415
     from shared.embedded.nats import Nats  # noqa: PLC0415
     from shared.settings import CommonSettings, ConfigurationError, load  # noqa: PLC0415
 
@@ -122,6 +125,7 @@ def nats_urls(data_dir: Path) -> list[str]:
             raise UsageError(str(error)) from None
     if not (data_dir / "nats").is_dir() or not (data_dir / "secrets").exists():
         raise UsageError(f"set TOCSIN_NATS_URL, or name the --data-dir of tocsin up: there is none at {data_dir}")
+    demand_running(data_dir)
     directory = DataDirectory(data_dir.absolute())
     password = directory.secret_values()["nats_password"]
     return [Nats(directory.nats, directory.port("nats", lambda _: True), 0, password).url]

@@ -17,12 +17,13 @@ from shared.domain.auth import BasicAuth, BearerAuth, ClientCertificate, DigestA
 from shared.domain.checks_http import FormBody, HttpCheck, HttpRequest, HttpTls, JsonBody
 from shared.domain.checks_steps import Extraction, HttpStep, HttpStepsCheck
 from shared.domain.errors import ErrorKind
+from shared.domain.monitor import MonitorSpec
 from shared.domain.route import Proxy
 from shared.domain.spec import Secret
 
 _DOCS = Path(__file__).parent.parent / "docs"
 PAGE = _DOCS / "checks.md"
-PAGES = (PAGE, _DOCS / "checks-steps.md", _DOCS / "configuration.md")
+PAGES = (PAGE, *(_DOCS / name for name in ("checks-steps.md", "configuration.md", "monitors.md")))
 _PLACE = re.compile(r"(<!-- table: ([a-z0-9_ ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 MEANINGS = {
@@ -41,6 +42,7 @@ MEANINGS = {
     ErrorKind.TLS_CHAIN_INCOMPLETE: "The server sent no intermediate. Browsers may hide that; other clients fail.",
     ErrorKind.TLS_HOSTNAME_MISMATCH: "The certificate is for another name.",
     ErrorKind.TLS_WEAK: "The protocol, a key or a signature is too weak.",
+    ErrorKind.TLS_CHANGED: "The certificate is not like the one before, in a way that was to be reported.",
     ErrorKind.TLS_CLIENT_CERT_REQUIRED: "The server demands a client certificate.",
     ErrorKind.TLS_HANDSHAKE: "The handshake failed for another reason, which the message names.",
     ErrorKind.TIMEOUT: "The time of the attempt was over; the message names the phase.",
@@ -72,6 +74,7 @@ MEANINGS = {
     ErrorKind.OVERLOADED: "Not run: there was more to do than the workers could.",
 }
 _TABLES: dict[str, type[BaseModel]] = {
+    "monitor": MonitorSpec,
     "http": HttpCheck,
     "json body": JsonBody,
     "form body": FormBody,
@@ -121,7 +124,7 @@ def _operators(known: frozenset[Operator]) -> str:
 def _options(model: type[BaseModel], left_out: frozenset[str]) -> Iterator[tuple[str, ...]]:
     schema = model.model_json_schema()
     named = ((name, field) for name, field in model.model_fields.items() if name not in left_out)
-    for name, field in sorted(named, key=lambda pair: pair[0] != "kind"):
+    for name, field in sorted(named, key=lambda pair: pair[0] not in {"kind", "name"}):
         part = schema["properties"][name]
         secret = any(isinstance(mark, Secret) for mark in field.metadata)
         meaning = " ".join(word for word in (field.description or "", "Secret." if secret else "") if word)

@@ -27,8 +27,12 @@ def doctor(
     ),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Check this installation and name each fault; exits with 1 when there is one."""
+    """Check this installation: name each fault and its mend.
+
+    Exits with 0 when nothing is wrong, with 1 at any fault or warning, with 2 when the input cannot be used.
+    """
     from cli import doctor_place  # noqa: PLC0415 kept out of the start of other commands
+    from cli.data_directory import demand_running  # noqa: PLC0415
     from shared.observability.logging import configure_logging  # noqa: PLC0415
 
     length_ms = parse_span(since)
@@ -38,6 +42,8 @@ def doctor(
     # What is logged on the way is said once more, and better, as a finding.
     configure_logging("console", "CRITICAL")
     if slots:
+        if is_ours:
+            demand_running(data_dir)
         raise typer.Exit(_slots(length_ms, as_json=as_json))
     raise typer.Exit(_all(data_dir if is_ours else None, servers_only=servers, as_json=as_json))
 

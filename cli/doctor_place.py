@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import shutil
 import stat
@@ -11,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
-from cli.data_directory import DataDirectory
+from cli.data_directory import DataDirectory, is_running
 from cli.errors import UsageError
 from cli.process_settings import PROCESSES, readers
 from shared.db.repositories import api_keys
@@ -32,27 +31,30 @@ _SMALL_DISK_SHARE: Final = 0.05
 def environment_of(data_dir: Path, environment: Mapping[str, str]) -> dict[str, str]:
     """What the processes of that installation read.
 
-    Raises ``UsageError`` when neither the environment nor the directory names a database.
+    What the environment does not name is that of ``tocsin up`` in the directory: it runs the servers that are not
+    named to it. Raises ``UsageError`` when neither names a database.
     """
-    if environment.get("TOCSIN_DATABASE_URL"):
+    has_database = bool(environment.get("TOCSIN_DATABASE_URL"))
+    if has_database and (environment.get("TOCSIN_NATS_URL") or not is_running(data_dir)):
         return dict(environment)
-    if not (data_dir / "postgres").is_dir():
+    if not has_database and not (data_dir / "postgres").is_dir():
         raise UsageError(
             f"set TOCSIN_DATABASE_URL, or name the --data-dir of tocsin up: there is none at {data_dir}"
         )
     directory = DataDirectory(data_dir.absolute())
     secrets = directory.secret_values()
     nats = Nats(directory.nats, directory.port("nats", lambda _: True), 0, secrets["nats_password"])
+    ours = {"TOCSIN_NATS_URL": nats.url, "TOCSIN_SECRET_KEYS": secrets["secret_keys"]}
+    if not has_database:
+        ours["TOCSIN_DATABASE_URL"] = _own_database(directory)
+    return {**ours, **environment}
+
+
+def _own_database(directory: DataDirectory) -> str:
     try:
-        database_url = Postgres(directory.postgres).url()
+        return Postgres(directory.postgres).url()
     except EmbeddedServerError as error:
         raise UsageError(str(error)) from None
-    ours = {
-        "TOCSIN_DATABASE_URL": database_url,
-        "TOCSIN_NATS_URL": nats.url,
-        "TOCSIN_SECRET_KEYS": secrets["secret_keys"],
-    }
-    return {**ours, **environment}
 
 
 async def settings() -> list[Finding]:
@@ -74,12 +76,9 @@ async def unread_variables(environment: Mapping[str, str]) -> list[Finding]:
 
 
 async def is_up(data_dir: Path) -> list[Finding]:
-    """Whether ``tocsin up`` holds its directory; asked with a lock that two may share."""
-    with (data_dir / "lock").open() as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return []
+    """Whether ``tocsin up`` holds its directory."""
+    if is_running(data_dir):
+        return []
     return [Finding(f"nothing runs in {data_dir}", f"start tocsin up --data-dir {data_dir}")]
 
 

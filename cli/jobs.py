@@ -38,7 +38,7 @@ def list_jobs(data_dir: DataDir = _HERE, as_json: AsJson = False) -> None:
     if as_json:
         typer.echo(json.dumps([job._asdict() for job in found], default=_json, indent=2))
     else:
-        typer.echo("\n".join(_table(found)))
+        typer.echo("\n".join(table(found)))
 
 
 @jobs.command("run")
@@ -62,6 +62,7 @@ def run_job(
 
 def _ask(data_dir: Path, work: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
     """What ``work`` answers on the servers of this installation; what keeps it from that is one line."""
+    from cli.data_directory import demand_running  # noqa: PLC0415
     from cli.doctor_place import environment_of  # noqa: PLC0415
     from shared.db.errors import DatabaseError  # noqa: PLC0415
     from shared.jobs.errors import JobError  # noqa: PLC0415
@@ -70,8 +71,11 @@ def _ask(data_dir: Path, work: Callable[[], Coroutine[Any, Any, Answer]]) -> Ans
     from shared.services.errors import ServiceError  # noqa: PLC0415
     from shared.settings import ConfigurationError  # noqa: PLC0415
 
+    is_ours = not os.environ.get("TOCSIN_DATABASE_URL")
     # Settings are read from the environment, wherever they come from.
     os.environ.update(environment_of(data_dir, os.environ))
+    if is_ours:
+        demand_running(data_dir)
     configure_logging("console", "ERROR")
     try:
         return asyncio.run(work())
@@ -79,8 +83,9 @@ def _ask(data_dir: Path, work: Callable[[], Coroutine[Any, Any, Answer]]) -> Ans
         raise UsageError(str(error)) from None
 
 
-def _table(found: Sequence[JobView]) -> list[str]:
-    head = ("JOB", "EVERY", "LAST SUCCESS", "STATUS", "RUNS", "FAILED", "SKIPPED")
+def table(found: Sequence[JobView]) -> list[str]:
+    """A line for each job under a head; the last column says why the last run failed."""
+    head = ("JOB", "EVERY", "LAST SUCCESS", "STATUS", "RUNS", "FAILED", "SKIPPED", "LAST ERROR")
     rows = [head] + [
         (
             job.name,
@@ -90,6 +95,7 @@ def _table(found: Sequence[JobView]) -> list[str]:
             str(job.runs),
             str(job.failures),
             str(job.skipped),
+            " ".join((job.last_error or "").split()),
         )
         for job in found
     ]

@@ -51,7 +51,11 @@ def up(
     schedulers: Annotated[int, typer.Option(min=1, max=9, help="Schedulers: one leads, the others stand by.")] = 2,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Workers: they run the checks.")] = 1,
 ) -> None:
-    """Run everything on this machine: NATS, PostgreSQL, API, schedulers, workers."""
+    """Run all of Tocsin on this machine.
+
+    Starts NATS, PostgreSQL, the API, schedulers and workers, and starts again what ends. Ctrl-C stops all of it;
+    data stay. TOCSIN_DATABASE_URL and TOCSIN_NATS_URL name servers to use instead of its own.
+    """
     # In a new interpreter: what reading the command line has loaded would double the supervisor's memory for good.
     words = (str(data_dir), host, str(port), str(schedulers), str(workers))
     os.execv(sys.executable, (sys.executable, "-P", "-m", "cli.up", *words))  # noqa: S606 no shell wanted
@@ -59,7 +63,10 @@ def up(
 
 @app.command()
 def api() -> None:
-    """Run one API process."""
+    """Run one API process.
+
+    Everything is set by environment variables: see docs/configuration.md.
+    """
     from api.main import main as run  # noqa: PLC0415
 
     _run(run)
@@ -67,15 +74,23 @@ def api() -> None:
 
 @app.command()
 def scheduler() -> None:
-    """Run one scheduler process."""
+    """Run one scheduler process.
+
+    Everything is set by environment variables: see docs/configuration.md.
+    """
     from monitoring_scheduler.main import main as run  # noqa: PLC0415
 
     _run(run)
 
 
 @app.command()
-def worker(region: Annotated[str | None, typer.Option(help="Region whose checks it runs.")] = None) -> None:
-    """Run one worker process."""
+def worker(
+    region: Annotated[str | None, typer.Option(help="Region whose checks it runs; else TOCSIN_REGION.")] = None,
+) -> None:
+    """Run one worker process.
+
+    Everything else is set by environment variables: see docs/configuration.md.
+    """
     from monitoring_worker.main import main as run  # noqa: PLC0415
 
     _run(lambda: run(region=region))
@@ -83,9 +98,18 @@ def worker(region: Annotated[str | None, typer.Option(help="Region whose checks 
 
 @app.command()
 def migrate() -> None:
-    """Bring the database's schema up to date."""
+    """Bring the database's schema up to date.
+
+    The database is that of TOCSIN_DATABASE_URL.
+    """
+    from shared.db.engine import parse_url  # noqa: PLC0415
+    from shared.db.errors import DatabaseUnusableError  # noqa: PLC0415
     from shared.db.migrate import main as run  # noqa: PLC0415
 
+    try:
+        parse_url(os.environ.get("TOCSIN_DATABASE_URL", ""))
+    except DatabaseUnusableError as error:
+        raise UsageError(str(error)) from None
     _run(run)
 
 

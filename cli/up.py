@@ -143,7 +143,9 @@ class _Session:
         if self._installation.allows_private_targets:
             facts.append(("Targets", "private addresses too, as only this machine reaches the API"))
         self._console.block(
-            "Tocsin is running. Ctrl-C stops it; data stay.", facts, _next_command(url, credentials)
+            "Tocsin is running. Ctrl-C stops it; data stay.",
+            facts,
+            next_command(url, credentials if self._has_key else None),
         )
 
     def child_ready(self, child: Child, seconds: float) -> None:
@@ -176,15 +178,20 @@ def _shown(path: Path) -> str:
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
-def _next_command(url: str, credentials: str) -> str:
-    read_key = f"""sed -n 's/.*"api_key": "\\([^"]*\\)".*/\\1/p' {shlex.quote(credentials)}"""
+def next_command(url: str, credentials: str | None) -> str:
+    """The command to type next; without a file that holds a key, the key is left to fill in."""
+    key = "YOUR-API-KEY" if credentials is None else f"$({_read_key(credentials)})"
     body = '{"name": "Example", "check": {"kind": "http", "url": "https://example.com"}}'
     return (
         f"Create a first monitor:\n\n"
         f"  curl {url}/v1/monitors -H 'Content-Type: application/json' \\\n"
-        f"""    -H "Authorization: Bearer $({read_key})" \\\n"""
+        f"""    -H "Authorization: Bearer {key}" \\\n"""
         f"    -d '{body}'"
     )
+
+
+def _read_key(credentials: str) -> str:
+    return f"""sed -n 's/.*"api_key": "\\([^"]*\\)".*/\\1/p' {shlex.quote(credentials)}"""
 
 
 def main(words: Sequence[str]) -> int:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import http.server
 import json
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,18 +125,29 @@ def test_a_narrow_terminal_is_not_overrun(page: str) -> None:
     assert max(map(len, output.splitlines())) <= 50
 
 
+def test_in_a_pipe_a_line_stays_whole(page: str) -> None:
+    command = (sys.executable, "-m", "cli.main", "check", page, "--contains", "x" * 200)
+    environment = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "FORCE_COLOR"}}
+    ended = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
+    assert f'keyword_missing the body does not contain "{"x" * 20}' in ended.stdout
+    [found] = [line for line in ended.stdout.splitlines() if "keyword_missing" in line]
+    assert len(found) > 100, ended.stdout
+    assert not any(line.endswith(" ") for line in ended.stdout.splitlines())
+
+
 @pytest.mark.parametrize(
     ("arguments", "mend"),
     [
         ((), "name a target"),
         (("example.org",), "write https://example.org"),
+        (("ftp://example.org",), "none of https, http, ssl, tcp, dns and ping"),
         (("http://a b/",), "%20"),
         (("ssl://h:x",), "port must be a number"),
         (("http://h/", "-H", "x"), "Name: value"),
         (("http://h/", "--timeout", "0"), "greater than 0"),
         (("http://h/", "--status", "2x"), "200-299"),
         (("http://h/", "--ca-file", "/nope"), "no such file"),
-        (("-f", "/nope.yaml"), "cannot be read"),
+        (("-f", "/nope.yaml"), "cannot be read: No such file"),
     ],
 )
 def test_unusable_input_names_its_mend(arguments: tuple[str, ...], mend: str) -> None:
@@ -148,7 +162,7 @@ def test_unusable_input_names_its_mend(arguments: tuple[str, ...], mend: str) ->
         ("[]", "no monitor"),
         ("check: {kind: heartbeat, period_seconds: 60}", "no monitor in it that can be checked"),
         ("- 5", "mapping"),
-        ("check: {kind: http, url: 'http://h/', methd: GET}", "methd"),
+        ("check: {kind: http, url: 'http://h/', methd: GET}", "methd: there is no such field"),
         ("- {url: 'http://h/'}\n- {url: 'ftp://h/'}", "monitor 2: url: the scheme"),
     ],
 )

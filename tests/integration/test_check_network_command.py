@@ -142,4 +142,11 @@ def test_options_of_the_command_line_reach_the_kinds_they_mean() -> None:
     }
     assert (fields_of("tcp://a.example:1?tls=yes", shared) or {})["tls"] == {"verify": False}
     assert fields_of("ping://[::1]", shared) == {"kind": "ping", "host": "[::1]", "ip_family": "6"}
+    assert fields_of("ping://a.example?count=5&down_loss_percent=12.5&interval_ms=x", {}) == {
+        "kind": "ping",
+        "host": "a.example",
+        "count": 5,
+        "down_loss_percent": 12.5,
+        "interval_ms": "x",
+    }
     assert fields_of("https://a.example", shared) is None
