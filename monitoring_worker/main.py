@@ -61,6 +61,8 @@ RECORDER_PREFETCH = 50
 JOB_PREFETCH = 4
 # Less than the grace of all, so that a run that does not end can still be recorded.
 JOB_GRACE_SECONDS = 20.0
+# Less than the grace of all, so that what is lost can still be said.
+HAND_OVER_GRACE_SECONDS = 23.0
 DEAF_AFTER_SECONDS = 10.0
 RECORDER_STUCK_SECONDS = 15.0
 
@@ -90,7 +92,7 @@ class Worker:
                 listening.append(self._run_tasks(stack, connection, publisher, database))
             listening.append(await self._take_checks(stack, connection, publisher, duty))
             await self._take_requests(stack, connection, duty)
-            await self._take_by_hand(stack, connection, duty)
+            listening.append(self._take_by_hand(connection, duty))
             await self._report_health(stack)
             log.info("worker started", region=self._settings.region)
             await self._life.wait()
@@ -230,14 +232,19 @@ class Worker:
         await server.start()
         stack.push_async_callback(server.stop)
 
-    async def _take_by_hand(self, stack: AsyncExitStack, connection: NatsConnection, duty: CheckDuty) -> None:
+    def _take_by_hand(self, connection: NatsConnection, duty: CheckDuty) -> asyncio.Task[None]:
         concurrency = self._settings.worker_concurrency
         hand_over = HandOver(duty, self._clock, concurrency=concurrency)
-        stack.push_async_callback(hand_over.finish, STOP_GRACE_SECONDS)
         subject = names.hand_over_subject(self._settings.region)
         server = RequestServer(connection, subject, hand_over.offered, limit=concurrency)
-        await server.start()
-        stack.push_async_callback(server.stop)
+
+        async def serve() -> None:
+            await server.start()
+            await self._life.stopping.wait()
+            await server.stop()
+            await hand_over.finish(HAND_OVER_GRACE_SECONDS)
+
+        return self._life.start("hand over", serve())
 
     async def _report_health(self, stack: AsyncExitStack) -> None:
         health = Health(self._probes)

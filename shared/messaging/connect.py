@@ -80,7 +80,9 @@ class NatsConnection:
     async def note_error(self, error: Exception) -> None:
         """Count an asynchronous error; log each kind at most every five seconds (a dead server repeats itself)."""
         self.errors += 1
-        self.last_error = error
+        # Who refuses us hangs up as well, and its words say more than the reset that may follow them.
+        if not (isinstance(error, OSError) and type(self.last_error) is NatsError):
+            self.last_error = error
         text = describe(error)
         now = self._clock.monotonic()
         if now - self._logged.get(text, float("-inf")) >= _LOG_EVERY_SECONDS:

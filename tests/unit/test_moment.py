@@ -39,14 +39,21 @@ REFUSED: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "written", "taken"), TAKEN, ids=repr)
+KINDS = {Moment: "moment", LocalTime: "local-time", LocalDateTime: "local-date-time"}
+
+
+def _name(value: Any) -> str:
+    return next((name for kind, name in KINDS.items() if kind is value), repr(value))
+
+
+@pytest.mark.parametrize(("kind", "written", "taken"), TAKEN, ids=_name)
 def test_a_written_time_is_taken_in_utc(kind: Any, written: Any, taken: Any) -> None:
     found = TypeAdapter(kind).validate_python(written)
     assert found == taken
     assert found.tzinfo == taken.tzinfo
 
 
-@pytest.mark.parametrize(("kind", "written"), REFUSED, ids=repr)
+@pytest.mark.parametrize(("kind", "written"), REFUSED, ids=_name)
 def test_anything_else_is_refused(kind: Any, written: Any) -> None:
     with pytest.raises(ValidationError):
         TypeAdapter(kind).validate_python(written)

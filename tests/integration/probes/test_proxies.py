@@ -55,6 +55,7 @@ async def join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         back.transport.abort()
+        await asyncio.sleep(0)  # it closes its socket in the next turn of the loop
 
 
 @contextlib.asynccontextmanager
