@@ -18,6 +18,7 @@ from api.ping.endpoints import router as ping
 from api.security_headers import SecurityHeaders
 from api.v1.alert_policies.endpoints import router as alert_policies
 from api.v1.api_keys.endpoints import router as api_keys
+from api.v1.certificates.endpoints import router as certificates
 from api.v1.channels.endpoints import router as channels
 from api.v1.checks.endpoints import router as checks
 from api.v1.dead_letters.endpoints import router as dead_letters
@@ -39,6 +40,7 @@ _TAGS = [
     {"name": "monitors", "description": "What is checked, how often, and where it stands."},
     {"name": "checks", "description": "Checks that run at once, while you wait."},
     {"name": "results", "description": "What each check showed."},
+    {"name": "certificates", "description": "What targets showed of themselves, and what of it was new."},
     {"name": "incidents", "description": "When monitors were not well, and what was done about it."},
     {"name": "alerting", "description": "Who is told of incidents, through what, and when."},
     {"name": "maintenance", "description": "When failures are expected."},
@@ -69,6 +71,7 @@ def create_app(context: Context, health: Health) -> FastAPI:
     for router in (
         monitors,
         results,
+        certificates,
         checks,
         incidents,
         channels,

@@ -24,6 +24,7 @@ Cursor = Annotated[
     ),
 ]
 _RESULT = re.compile(r"([0-9]{1,14})\.([a-z0-9_-]{1,32})")
+_CERTIFICATE = re.compile(r"([0-9]{1,14})\.([0-9a-f]{64})")
 _POLICY = re.compile(r"([0-9]{1,5})\.([0-9a-f]{32})")
 _ADVICE = "this is not a cursor of this list: pass next_cursor as it came"
 
@@ -61,15 +62,18 @@ def result_cursor(scheduled_at: datetime, region: str) -> str:
 
 def read_result_cursor(cursor: str | None) -> tuple[datetime, str] | None:
     """Raises a 422 for anything that ``result_cursor`` did not make."""
-    if cursor is None:
-        return None
-    try:
-        found = _RESULT.fullmatch(_decode(cursor))
-    except ValueError as error:
-        raise invalid("cursor", _ADVICE) from error
-    if found is None:
-        raise invalid("cursor", _ADVICE)
-    return to_datetime(int(found[1])), found[2]
+    found = _matched(cursor, _RESULT)
+    return None if found is None else (to_datetime(int(found[1])), found[2])
+
+
+def certificate_cursor(first_seen_at: datetime, fingerprint: str) -> str:
+    return _encode(f"{to_milliseconds(first_seen_at)}.{fingerprint}")
+
+
+def read_certificate_cursor(cursor: str | None) -> tuple[datetime, str] | None:
+    """Raises a 422 for anything that ``certificate_cursor`` did not make."""
+    found = _matched(cursor, _CERTIFICATE)
+    return None if found is None else (to_datetime(int(found[1])), found[2])
 
 
 def policy_cursor(priority: int, last: UUID) -> str:
@@ -78,15 +82,20 @@ def policy_cursor(priority: int, last: UUID) -> str:
 
 def read_policy_cursor(cursor: str | None) -> tuple[int, UUID] | None:
     """Raises a 422 for anything that ``policy_cursor`` did not make."""
+    found = _matched(cursor, _POLICY)
+    return None if found is None else (int(found[1]), UUID(hex=found[2]))
+
+
+def _matched(cursor: str | None, pattern: re.Pattern[str]) -> re.Match[str] | None:
     if cursor is None:
         return None
     try:
-        found = _POLICY.fullmatch(_decode(cursor))
+        found = pattern.fullmatch(_decode(cursor))
     except ValueError as error:
         raise invalid("cursor", _ADVICE) from error
     if found is None:
         raise invalid("cursor", _ADVICE)
-    return int(found[1]), UUID(hex=found[2])
+    return found
 
 
 def _encode(text: str) -> str:

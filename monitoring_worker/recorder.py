@@ -26,6 +26,7 @@ from shared.domain.clock import Clock, to_datetime
 from shared.messaging.errors import PublishError
 from shared.messaging.pull import PullLoop
 from shared.observability import metrics
+from shared.services.certificates import CertificateWatch
 from shared.services.recording import record
 from shared.tasks.failures import REFUSED, UNDECODABLE
 from shared.tasks.letter_box import LetterBox, until_kept
@@ -46,6 +47,7 @@ class Recorder:
 
     def __init__(self, database: Database, pull: PullLoop, clock: Clock, letters: LetterBox) -> None:
         self._database, self._pull, self._clock, self._letters = database, pull, clock, letters
+        self._certificates = CertificateWatch()
         self.failing_since: float | None = None
         self.last_error = ""
         self.refused = 0
@@ -101,7 +103,8 @@ class Recorder:
 
     async def _write(self, results: Sequence[ResultMessage]) -> None:
         async with self._database.system() as session:
-            stored = await record(session, results, self._clock.now_ms())
+            now_ms = self._clock.now_ms()
+            stored = await record(session, await self._certificates.judge(session, results, now_ms), now_ms)
         metrics.results_stored.inc(stored)
         oldest_ms = min(
             result.slot_ms if result.started_at_ms is None else result.started_at_ms for result in results

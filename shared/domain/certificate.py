@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
+from itertools import islice
 from typing import Any, TypeVar
 
 from cryptography import x509
@@ -16,11 +17,13 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from shared.domain.clock import to_datetime
 from shared.domain.comparison import bounded
-from shared.domain.result import CertificateFacts
+from shared.domain.result import CertificateChange, CertificateFacts, ChangeKind
 
 MAX_NAMES = 100
 T = TypeVar("T")
 _NAME_LIMIT = 300
+_TOLD_LIMIT = 120
+_TOLD_NAMES = 5
 _DAY = timedelta(days=1)
 
 
@@ -40,6 +43,7 @@ class Certificate:
     public_key_sha256: str | None = None
     signature_hash: str | None = None
     signature_algorithm: str | None = None
+    names_sha256: str | None = None
     self_issued: bool = False
 
     @property
@@ -62,7 +66,8 @@ def read_certificate(der: bytes) -> Certificate:
             fingerprint,
             subject=_or_none(lambda: _name(parsed.subject)),
             issuer=_or_none(lambda: _name(parsed.issuer)),
-            sans=_or_none(lambda: _alternative_names(parsed)) or (),
+            sans=_or_none(lambda: _shown_names(parsed)) or (),
+            names_sha256=_or_none(lambda: _names_hash(parsed)),
             serial=_or_none(lambda: _hexadecimal(parsed.serial_number)),
             not_before=_or_none(lambda: parsed.not_valid_before_utc),
             not_after=_or_none(lambda: parsed.not_valid_after_utc),
@@ -90,13 +95,20 @@ def _hexadecimal(serial: int) -> str:
     return f"-{-serial:x}" if serial < 0 else f"{serial:x}"
 
 
-def _alternative_names(parsed: x509.Certificate) -> tuple[str, ...]:
+def _alternative_names(parsed: x509.Certificate) -> Iterator[str]:
     try:
         extension = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except x509.ExtensionNotFound:
-        return ()
-    names = (str(bounded(str(name.value), _NAME_LIMIT)) for name in extension.value)
-    return tuple(name for name, _ in zip(names, range(MAX_NAMES), strict=False))
+        return
+    yield from (str(name.value) for name in extension.value)
+
+
+def _shown_names(parsed: x509.Certificate) -> tuple[str, ...]:
+    return tuple(str(bounded(name, _NAME_LIMIT)) for name in islice(_alternative_names(parsed), MAX_NAMES))
+
+
+def _names_hash(parsed: x509.Certificate) -> str:
+    return hashlib.sha256("\n".join(sorted(set(_alternative_names(parsed)))).encode()).hexdigest()
 
 
 def _key_kind(key: object) -> str:
@@ -171,21 +183,65 @@ def certificate_facts(leaf: bytes, path: tuple[bytes, ...], now_ms: int) -> Cert
         key_bits=certificate.key_bits,
         public_key_sha256=certificate.public_key_sha256,
         signature_algorithm=certificate.signature_algorithm,
+        names_sha256=certificate.names_sha256,
     )
 
 
-def certificate_changes(before: CertificateFacts, after: CertificateFacts) -> tuple[str, ...]:
-    """What a renewal changed beside dates and serial, as sentences; empty for an ordinary one.
+def certificate_news(
+    accepted: Sequence[CertificateFacts], shown: CertificateFacts
+) -> tuple[CertificateChange, ...]:
+    """What a certificate changes in comparison with the first of these, and with each of the others too.
 
-    A fact that is null on either side was not seen, which is no change.
+    Backends take turns, and so do the intermediates of an authority: what one of them had before is no news. Those
+    that could not be read are left out: in comparison with them nothing would ever be news.
+    """
+    compared = [certificate_changes(each, shown) for each in accepted if _is_readable(each)]
+    if not compared:
+        return ()
+    kinds = set(ChangeKind).intersection(*({change.kind for change in changes} for changes in compared))
+    return tuple(change for change in compared[0] if change.kind in kinds)
+
+
+def _is_readable(facts: CertificateFacts) -> bool:
+    return facts.issuer is not None and facts.public_key_sha256 is not None
+
+
+def certificate_changes(before: CertificateFacts, after: CertificateFacts) -> tuple[CertificateChange, ...]:
+    """What a renewal changed beside dates and serial; empty for an ordinary one.
+
+    A fact that is null before was not seen, and is compared with nothing; one that is null after is hidden, which
+    is a change.
     """
     changes = []
-    if before.issuer and after.issuer and before.issuer != after.issuer:
-        changes.append(f"the issuer changed from {before.issuer} to {after.issuer}")
-    if before.public_key_sha256 and after.public_key_sha256 and before.public_key_sha256 != after.public_key_sha256:
-        changes.append("the key changed")
-    if added := sorted(set(after.sans) - set(before.sans)):
-        changes.append(f"names were added: {', '.join(added)}")
-    if gone := sorted(set(before.sans) - set(after.sans)):
-        changes.append(f"names are gone: {', '.join(gone)}")
+    if before.issuer is not None and before.issuer != after.issuer:
+        now = "one that cannot be read" if after.issuer is None else _told(after.issuer)
+        told = f"the issuer changed from {_told(before.issuer)} to {now}"
+        changes.append(CertificateChange(ChangeKind.ISSUER, told))
+    if before.public_key_sha256 and before.public_key_sha256 != after.public_key_sha256:
+        told = "the key changed" if after.public_key_sha256 else "the key cannot be read"
+        changes.append(CertificateChange(ChangeKind.KEY, told))
+    changes += [CertificateChange(ChangeKind.NAMES, told) for told in _changed_names(before, after)]
     return tuple(changes)
+
+
+def _changed_names(before: CertificateFacts, after: CertificateFacts) -> list[str]:
+    """Lists that were cut short may differ by their order alone: of those only the hash tells."""
+    hashes = {before.names_sha256, after.names_sha256}
+    if before.names_sha256 is None and not before.sans:
+        return []
+    if len(hashes) == 1 and None not in hashes:
+        return []
+    if None not in hashes and max(len(before.sans), len(after.sans)) >= MAX_NAMES:
+        return [f"names changed, among {MAX_NAMES} or more"]
+    added, gone = sorted(set(after.sans) - set(before.sans)), sorted(set(before.sans) - set(after.sans))
+    lists = (("names were added", added), ("names are gone", gone))
+    return [f"{what}: {_listed(names)}" for what, names in lists if names]
+
+
+def _told(name: str) -> str:
+    return str(bounded(name, _TOLD_LIMIT))
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(map(_told, names[:_TOLD_NAMES]))
+    return f"{shown} and {len(names) - _TOLD_NAMES} more" if len(names) > _TOLD_NAMES else shown

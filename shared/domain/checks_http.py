@@ -181,3 +181,9 @@ class HttpCheck(HttpRequest):
 
     kind: Literal["http"] = "http"
     invert: Annotated[bool, Field(description="Being down is what is expected; see below.")] = False
+
+    @model_validator(mode="after")
+    def _shows_certificates(self) -> Self:
+        if self.invert and self.tls.report_changes:
+            raise ValueError("tls.report_changes: what is expected to be down has no certificate to compare")
+        return self

@@ -130,6 +130,8 @@ class HttpStep(StepRequest):
         for text in texts_in([getattr(self, name) for name in _FILLED]):
             if (found := misspelt_in(text)) is not None:
                 raise ValueError(f"{{{{{found}}}}} is no variable: write {{{{name}}}} with letters, digits and '_'")
+        if self.tls.report_changes:
+            raise ValueError("tls.report_changes: no certificate of a step is kept: watch it with kind 'ssl'")
         return self
 
     @cached_property

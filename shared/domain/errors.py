@@ -24,6 +24,7 @@ class ErrorKind(StrEnum):
     TLS_CHAIN_INCOMPLETE = "tls_chain_incomplete"
     TLS_HOSTNAME_MISMATCH = "tls_hostname_mismatch"
     TLS_WEAK = "tls_weak"
+    TLS_CHANGED = "tls_changed"
     TLS_CLIENT_CERT_REQUIRED = "tls_client_cert_required"
     TLS_HANDSHAKE = "tls_handshake"
     TIMEOUT = "timeout"

@@ -57,7 +57,8 @@ class CertificateFacts:
     """The leaf certificate. A fact that could not be parsed is null: parsing never decides the verdict.
 
     ``days_left`` is the least of the validated path; ``ends_first`` names the certificate it belongs to, where
-    that is not the leaf. ``public_key_sha256`` is the hash of the key's SubjectPublicKeyInfo.
+    that is not the leaf. ``public_key_sha256`` is the hash of the key's SubjectPublicKeyInfo, ``names_sha256`` that
+    of all alternative names, sorted; ``sans`` are the first hundred of them.
     """
 
     subject: str | None
@@ -73,6 +74,23 @@ class CertificateFacts:
     key_bits: int | None = None
     public_key_sha256: str | None = None
     signature_algorithm: str | None = None
+    names_sha256: str | None = None
+
+
+class ChangeKind(StrEnum):
+    """What a new certificate may change beside dates and serial."""
+
+    ISSUER = "issuer"
+    KEY = "key"
+    NAMES = "names"
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateChange:
+    """One difference between two certificates; ``message`` is a sentence for people, bounded."""
+
+    kind: ChangeKind
+    message: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from shared.contracts.wire import ResultMessage
 from shared.db.models import Certificate
 from shared.db.repositories import certificates as repository
 from shared.db.repositories.certificates import Pair, Sighting, Standing
-from shared.domain.certificate import certificate_changes
+from shared.domain.certificate import certificate_news
 from shared.domain.clock import Clock, to_datetime
 from shared.domain.errors import CheckError, ErrorKind
 from shared.domain.result import CertificateChange, CertificateFacts, ResultStatus
@@ -23,7 +23,7 @@ from shared.services.api_keys import actor_name
 from shared.services.errors import NotFoundError
 
 REMEMBERED = 50_000
-"""Accepted certificates that a recorder knows without asking: some megabytes, and as many monitors."""
+"""Accepted certificates that a recorder knows without asking, of as many monitors: about 20 MB."""
 
 _REFUSED = frozenset(kind for kind in ErrorKind if kind.value.startswith("tls_"))
 """What makes a certificate none of the target's own: a captive portal must not become what is compared with."""
@@ -55,11 +55,11 @@ class CertificateWatch:
             return messages
         standings = await repository.standings(session, shown)
         self._remember(pair for pair, standing in standings.items() if standing.is_accepted)
-        round_ = _Round(standings, to_datetime(now_ms))
+        comparison = _Comparison(standings, to_datetime(now_ms))
         for pair, (facts, seen_ms) in sorted(shown.items(), key=lambda item: item[1][1]):
-            round_.take(pair, facts, to_datetime(seen_ms))
-        await round_.write(session)
-        return [_turned(message, round_.reports) for message in messages] if round_.reports else messages
+            comparison.take(pair, facts, to_datetime(seen_ms))
+        await comparison.write(session)
+        return [_turned(message, comparison.reports) for message in messages] if comparison.reports else messages
 
     def _to_look_up(self, messages: Sequence[ResultMessage], now_ms: int) -> dict[Pair, Seen]:
         """The certificates that are not known to be accepted, and when they were shown first."""
@@ -85,12 +85,12 @@ class CertificateWatch:
             self._accepted.popitem(last=False)
 
 
-class _Round:
+class _Comparison:
     """The certificates of one batch, taken in the order in which they were shown."""
 
     def __init__(self, standings: dict[Pair, Standing], now: datetime) -> None:
         self._standings, self._now = standings, now
-        self._accepted: dict[UUID, CertificateFacts] = {}
+        self._accepted: dict[UUID, list[CertificateFacts]] = {}
         self._new: list[Sighting] = []
         self._released: list[Pair] = []
         self.reports: dict[Pair, Changes] = {}
@@ -112,10 +112,10 @@ class _Round:
             self._released.append(pair)
 
     def _changes(self, monitor_id: UUID, facts: CertificateFacts, standing: Standing) -> Changes:
-        before = self._accepted.get(monitor_id, standing.before)
-        changes = certificate_changes(before, facts) if before else ()
+        accepted = self._accepted.setdefault(monitor_id, list(standing.accepted))
+        changes = certificate_news(accepted, facts)
         if not any(change.kind in standing.reported for change in changes):
-            self._accepted[monitor_id] = facts
+            accepted.insert(0, facts)
         return changes
 
     async def write(self, session: AsyncSession) -> None:

@@ -236,30 +236,6 @@ def test_facts_of_the_key_are_kept() -> None:
     assert len(facts.certificate.public_key_sha256 or "") == 64
 
 
-def test_a_renewal_with_the_same_key_is_no_change() -> None:
-    key = ec.generate_private_key(ec.SECP256R1())
-    before, after = (certificate_facts(der(key=key, ends=ends), (), NOW_MS) for ends in (5, 90))
-    assert before.fingerprint_sha256 != after.fingerprint_sha256
-    assert certificate_changes(before, after) == ()
-
-
-def test_changes_are_named_one_by_one() -> None:
-    before = certificate_facts(der(issuer="one", sans=("a.example", "b.example")), (), NOW_MS)
-    after = certificate_facts(der(issuer="two", sans=("a.example", "c.example")), (), NOW_MS)
-    assert [(change.kind.value, change.message) for change in certificate_changes(before, after)] == [
-        ("issuer", "the issuer changed from CN=one to CN=two"),
-        ("key", "the key changed"),
-        ("names", "names were added: c.example"),
-        ("names", "names are gone: b.example"),
-    ]
-
-
-def test_what_was_not_seen_did_not_change() -> None:
-    unread = certificate_facts(b"no certificate", (), NOW_MS)
-    seen = certificate_facts(der(sans=("a.example",)), (), NOW_MS)
-    assert "the key changed" not in [change.message for change in certificate_changes(unread, seen)]
-
-
 _SOUND = der()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shared.db.models.alerting import AlertPolicy, Channel, Delivery
+from shared.db.models.certificates import Certificate
 from shared.db.models.heartbeats import Heartbeat, HeartbeatPing, HeartbeatReceiver
 from shared.db.models.incidents import Incident, IncidentEvent, StatePeriod, WorkerBeat
 from shared.db.models.jobs import JobState
@@ -15,6 +16,7 @@ from shared.db.models.results import CheckResult
 __all__ = [
     "AlertPolicy",
     "ApiKey",
+    "Certificate",
     "Channel",
     "CheckResult",
     "Delivery",

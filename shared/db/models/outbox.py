@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ForeignKey, Identity, func, text
+from sqlalchemy import ForeignKey, Identity, Index, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from shared.db.base import Base
@@ -16,6 +16,7 @@ class OutboxRow(Base):
     """A message written in the transaction of the change it tells of; the relay sends it, then deletes it."""
 
     __tablename__ = "outbox"
+    __table_args__ = (Index(None, "topic", "key", "id"),)
 
     id: Mapped[int] = mapped_column(Identity(always=True), primary_key=True)
     organisation_id: Mapped[UUID]

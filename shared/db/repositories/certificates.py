@@ -18,6 +18,9 @@ from shared.domain.result import CertificateChange, CertificateFacts, ChangeKind
 KEPT = 100
 """The certificates that a monitor remembers, the newest first; the newest accepted one stays whatever comes."""
 
+COMPARED = 10
+"""The accepted certificates that a new one is compared with."""
+
 Pair = tuple[UUID, str]
 """A monitor and the fingerprint of a certificate."""
 
@@ -26,14 +29,14 @@ Pair = tuple[UUID, str]
 class Standing:
     """What is stored about a certificate of a monitor, and which changes that monitor reports.
 
-    ``changes`` is null for a certificate that is not known; only then ``before`` is looked up: the accepted
-    certificate that was first seen last, if there is one.
+    ``changes`` is null for a certificate that is not known; only then the accepted ones are looked up that were
+    first seen last, the newest first.
     """
 
     reported: frozenset[ChangeKind]
     is_accepted: bool
     changes: tuple[CertificateChange, ...] | None
-    before: CertificateFacts | None
+    accepted: tuple[CertificateFacts, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +53,9 @@ class Sighting:
 _STANDINGS = text("""
     SELECT p.monitor_id, p.fingerprint, coalesce(m.check_spec #> '{tls,report_changes}', '[]')::text,
         c.accepted_at IS NOT NULL, c.changes::text,
-        CASE WHEN c.monitor_id IS NULL THEN (
+        CASE WHEN c.monitor_id IS NULL THEN ARRAY(
             SELECT a.facts::text FROM certificates AS a WHERE a.monitor_id = m.id AND a.accepted_at IS NOT NULL
-            ORDER BY a.first_seen_at DESC, a.fingerprint_sha256 DESC LIMIT 1
+            ORDER BY a.first_seen_at DESC, a.fingerprint_sha256 DESC LIMIT :compared
         ) END
     FROM unnest(CAST(:monitor_ids AS uuid[]), CAST(:fingerprints AS text[])) AS p (monitor_id, fingerprint)
     JOIN monitors AS m ON m.id = p.monitor_id
@@ -111,15 +114,15 @@ _facts = msgspec.json.Decoder(CertificateFacts)
 
 async def standings(session: AsyncSession, pairs: Collection[Pair]) -> dict[Pair, Standing]:
     """Where these certificates stand, in one query; those of monitors that are gone are left out."""
-    rows = await session.execute(_STANDINGS, _columns(pairs))
+    rows = await session.execute(_STANDINGS, {**_columns(pairs), "compared": COMPARED})
     return {
         (monitor_id, fingerprint): Standing(
             _kinds.decode(reported),
             is_accepted,
             None if changes is None else _changes.decode(changes),
-            None if before is None else _facts.decode(before),
+            tuple(map(_facts.decode, accepted or ())),
         )
-        for monitor_id, fingerprint, reported, is_accepted, changes, before in rows
+        for monitor_id, fingerprint, reported, is_accepted, changes, accepted in rows
     }
 
 

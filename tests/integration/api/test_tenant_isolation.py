@@ -20,7 +20,7 @@ from shared.db.base import new_id
 from shared.db.session import Database
 from shared.services.api_keys import Scope
 from tests.integration.api.conftest import PlayedDesk, Tenant, add_key, monitor
-from tests.integration.db.tenants import add_incident
+from tests.integration.db.tenants import add_certificate, add_incident
 
 Route = tuple[str, str]
 
@@ -32,6 +32,8 @@ WITH_AN_ID: dict[Route, dict[str, Any] | None] = {
     ("POST", "/v1/monitors/{monitor_id}/resume"): None,
     ("POST", "/v1/monitors/{monitor_id}/check"): None,
     ("GET", "/v1/monitors/{monitor_id}/results"): None,
+    ("GET", "/v1/monitors/{monitor_id}/certificates"): None,
+    ("POST", "/v1/monitors/{monitor_id}/certificates/{fingerprint}/accept"): None,
     ("DELETE", "/v1/api-keys/{key_id}"): None,
     ("GET", "/v1/channels/{channel_id}"): None,
     ("PATCH", "/v1/channels/{channel_id}"): {"name": "stolen"},
@@ -91,6 +93,7 @@ TABLES = (
     "api_keys",
     "monitors",
     "monitor_state",
+    "certificates",
     "schedule_periods",
     "outbox",
     "channels",
@@ -119,6 +122,7 @@ async def alices(alice: Tenant, database: Database) -> Alices:
     key = (await alice.client.get("/v1/api-keys")).json()["items"][-1]
     incident_id = await add_incident(database, alice.organisation_id, UUID(created["id"]))
     ids = {"monitor_id": created["id"], "key_id": key["id"], "incident_id": str(incident_id)}
+    ids["fingerprint"] = await add_certificate(database, alice.organisation_id, UUID(created["id"]))
     channel = {"name": "Alice's ops", "kind": "slack", "config": {"url": "https://alice.example/hook"}}
     ids["channel_id"] = (await alice.client.post("/v1/channels", json=channel)).json()["id"]
     ids["policy_id"] = (await alice.client.post("/v1/alert-policies", json={"name": "Alice's"})).json()["id"]
@@ -154,6 +158,11 @@ async def snapshot(database: Database) -> dict[str, str]:
         }
 
 
+def of_nobody(ids: dict[str, str]) -> dict[str, str]:
+    """Ids of the same form that nothing has."""
+    return {name: str(new_id()) if "-" in each else new_id().hex * 2 for name, each in ids.items()}
+
+
 @pytest.mark.parametrize("route", WITH_AN_ID, ids=" ".join)
 async def test_a_foreign_id_answers_as_an_unknown_one_and_leaves_no_trace(
     route: Route, alices: Alices, bob: Tenant, database: Database, desk: PlayedDesk
@@ -161,7 +170,7 @@ async def test_a_foreign_id_answers_as_an_unknown_one_and_leaves_no_trace(
     method, template = route
     before = await snapshot(database)
     foreign = await bob.client.request(method, template.format(**alices.ids), json=WITH_AN_ID[route])
-    unknown_ids = {name: str(new_id()) for name in alices.ids}
+    unknown_ids = of_nobody(alices.ids)
     unknown = await bob.client.request(method, template.format(**unknown_ids), json=WITH_AN_ID[route])
     assert foreign.status_code == unknown.status_code == 404, foreign.text
     assert foreign.json() == unknown.json()
@@ -206,7 +215,7 @@ async def test_a_foreign_id_in_a_body_is_refused_as_an_unknown_one_and_leaves_no
     if method == "PATCH":
         path = (await bob.client.post(path, json=_OWN[path])).headers["Location"]
     before = await snapshot(database)
-    unknown_ids = {name: str(new_id()) for name in alices.ids}
+    unknown_ids = of_nobody(alices.ids)
     found = []
     for ids in (alices.ids, unknown_ids):
         answer = await bob.client.request(method, path, json=naming(NAMED_IN_A_BODY[route], ids))

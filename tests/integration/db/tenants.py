@@ -7,7 +7,16 @@ from typing import Any
 from uuid import UUID
 
 from shared.db.base import new_id
-from shared.db.models import Incident, IncidentEvent, Membership, Monitor, MonitorState, Organisation, User
+from shared.db.models import (
+    Certificate,
+    Incident,
+    IncidentEvent,
+    Membership,
+    Monitor,
+    MonitorState,
+    Organisation,
+    User,
+)
 from shared.db.session import Database
 from shared.domain.clock import SystemClock, to_datetime
 
@@ -51,6 +60,23 @@ def monitor_row(monitor_id: UUID, organisation_id: UUID, now: datetime, **column
         "updated_at": now,
     }
     return Monitor(id=monitor_id, organisation_id=organisation_id, **{**defaults, **columns})
+
+
+async def add_certificate(database: Database, organisation_id: UUID, monitor_id: UUID) -> str:
+    """A certificate of a monitor that nobody has accepted yet; answers its fingerprint."""
+    fingerprint = new_id().hex * 2
+    async with database.system() as session:
+        session.add(
+            Certificate(
+                monitor_id=monitor_id,
+                fingerprint_sha256=fingerprint,
+                organisation_id=organisation_id,
+                first_seen_at=to_datetime(SystemClock().now_ms()),
+                facts={},
+                changes=[],
+            )
+        )
+    return fingerprint
 
 
 async def add_incident(database: Database, organisation_id: UUID, monitor_id: UUID) -> UUID:

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from shared.db.repositories import heartbeats, incidents, maintenance
+from shared.db.repositories import escalations, heartbeats, incidents, maintenance
 from shared.db.session import Database
 from shared.domain.clock import SystemClock, to_datetime
 from tests.integration.db.tenants import add_organisation
@@ -35,7 +35,11 @@ _SEED = """
             now(), now(), now(), now()
         FROM monitors;
     UPDATE incidents SET state = 'open', resolved_at = NULL
-        WHERE id IN (SELECT md5('incident ' || id)::uuid FROM monitors LIMIT 10)
+        WHERE id IN (SELECT md5('incident ' || id)::uuid FROM monitors LIMIT 10);
+    INSERT INTO outbox (organisation_id, topic, key) SELECT organisation_id, 'schedule', id FROM monitors;
+    INSERT INTO outbox (organisation_id, topic, key, payload)
+        SELECT organisation_id, 'incident', id, jsonb_build_object('transition', 'opened', 'event_id', 1)
+        FROM incidents WHERE state = 'open'
 """
 # Counted from whenever this connection last reported.
 _READ = text("SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)) FROM pg_stat_xact_user_tables")
@@ -68,10 +72,15 @@ async def _edges_of_maintenance(session: AsyncSession) -> int:
     return len(await maintenance.turn(session, to_datetime(SystemClock().now_ms())))
 
 
+async def _transitions_to_tell(session: AsyncSession) -> int:
+    now = to_datetime(SystemClock().now_ms())
+    return len(await escalations.take_transitions(session, now, limit=100))
+
+
 @pytest.mark.parametrize(
     ("ask", "answers"),
-    [(_open_incidents, 10), (_heartbeats_to_judge, 10), (_edges_of_maintenance, 0)],
-    ids=["open incidents", "heartbeats to judge", "edges of maintenance"],
+    [(_open_incidents, 10), (_heartbeats_to_judge, 10), (_edges_of_maintenance, 0), (_transitions_to_tell, 10)],
+    ids=["open incidents", "heartbeats to judge", "edges of maintenance", "transitions to tell"],
 )
 @pytest.mark.usefixtures("crowd")
 async def test_it_reads_little(ask: Ask, answers: int, database: Database) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -13,6 +14,8 @@ from shared.db.session import Database
 from shared.domain.clock import SystemClock
 from shared.domain.monitor import MonitorSpec
 from shared.services.monitors import MonitorService
+from tests.integration.path.certificates import Viewer
+from tests.integration.path.scene import Scene
 
 
 @dataclass
@@ -51,3 +54,15 @@ async def make_tenant(database: Database) -> Tenant:
 @pytest.fixture
 async def tenant(database: Database) -> Tenant:
     return await make_tenant(database)
+
+
+@pytest.fixture
+def viewer(scene: Scene) -> Viewer:
+    return Viewer(scene, scene.database)
+
+
+@pytest.fixture
+async def other(scene: Scene, database_url: str) -> AsyncIterator[Viewer]:
+    """A second recorder, with connections of its own."""
+    async with Database(database_url, application_name="second recorder") as database:
+        yield Viewer(scene, database)

@@ -20,7 +20,7 @@ from shared.db.migrate import upgrade
 from shared.db.session import Database
 from shared.domain.clock import SystemClock, to_datetime
 from shared.domain.errors import CheckError, ErrorKind, MissedReason
-from shared.domain.result import CheckVerdict, ResultStatus, missed
+from shared.domain.result import CertificateFacts, CheckVerdict, ResultStatus, TlsFacts, missed
 from shared.messaging.connect import NatsConnection
 from shared.messaging.publisher import Publisher
 from shared.messaging.pull import PullLoop
@@ -70,6 +70,11 @@ class Desk:
             query = text("SELECT * FROM monitor_state WHERE monitor_id = :id")
             return (await session.execute(query, {"id": monitor_id})).one()
 
+    async def certificates(self) -> list[tuple[Any, ...]]:
+        async with self._database.system() as session:
+            query = "SELECT monitor_id, fingerprint_sha256, facts->>'issuer' FROM certificates"
+            return [tuple(row) for row in await session.execute(text(query))]
+
     async def stored(self, number: int, within: float = 10.0) -> None:
         async def enough() -> bool:
             return len(await self.rows()) >= number
@@ -109,6 +114,17 @@ async def recorder(connection: NatsConnection, database: Database) -> AsyncItera
 @pytest.fixture
 def desk(publisher: Publisher, database: Database, connection: NatsConnection) -> Desk:
     return Desk(publisher, database, connection)
+
+
+async def test_the_certificate_of_a_result_is_kept(desk: Desk, tenant: Tenant, recorder: Recorder) -> None:
+    monitor_id, now = await tenant.create(), clock.now_ms()
+    facts = CertificateFacts("CN=a.test", "CN=one", ("a.test",), "1", "f" * 64, None, None, 9)
+    for slot in (now, now + 10_000):
+        verdict = CheckVerdict(ResultStatus.UP, tls=TlsFacts(certificate=facts))
+        await desk.send(result(monitor_id, slot, verdict))
+    await desk.stored(2)
+    assert await desk.statuses() == ["up", "up"]
+    assert await desk.certificates() == [(monitor_id, "f" * 64, "CN=one")]
 
 
 async def test_results_become_rows_and_a_state(desk: Desk, tenant: Tenant, recorder: Recorder) -> None:
