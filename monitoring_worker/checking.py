@@ -11,7 +11,8 @@ from uuid import UUID
 import structlog
 from pydantic import ValidationError
 
-from shared.contracts.sealing import SealingError
+from monitoring_worker.newer_checks import is_newer, without_unused
+from shared.contracts.sealing import SealingError, StoredCheck
 from shared.contracts.wire import CheckTask, ResultMessage, RunNow, RunNowAnswer, RunSpec
 from shared.domain.checks import CheckSpec
 from shared.domain.clock import Clock
@@ -172,19 +173,31 @@ class CheckDuty:
     def _open(self, run: RunSpec, place: tuple[UUID, int] | None) -> CheckSpec:
         """The check with its secrets, remembered per revision: opening costs more than a small check."""
         if place is None:
-            return self._opener.open(run.check)
+            return self._open_stored(run.check)
         if place in self._opened:
             self._opened.move_to_end(place)
             return self._opened[place]
-        check = self._opened[place] = self._opener.open(run.check)
+        check = self._opened[place] = self._open_stored(run.check)
         if len(self._opened) > _CACHED_SPECS:
             self._opened.popitem(last=False)
         return check
+
+    def _open_stored(self, stored: StoredCheck) -> CheckSpec:
+        try:
+            return self._opener.open(stored)
+        except ValidationError as error:
+            if (known := without_unused(stored, error)) is None:
+                raise
+            return self._opener.open(known)
 
 
 def _unusable(error: ValidationError) -> CheckVerdict:
     """The verdict on a stored check that today's rules refuse. Names the field, never its value."""
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
     field = ".".join(str(part) for part in first["loc"])
+    if is_newer(error):
+        metrics.slots_missed.labels(MissedReason.WORKER_GAP.value).inc()
+        told = f"this worker is older than the check and does not know {field}: upgrade the workers"
+        return missed(MissedReason.WORKER_GAP, told)
     message = f"the check can't be run: {field}: {first['msg']}"
     return CheckVerdict(ResultStatus.DOWN, error=CheckError(ErrorKind.CONFIG_ERROR, message))
