@@ -35,6 +35,7 @@ from shared.observability import metrics
 log = structlog.get_logger(__name__)
 
 FIRST_PAUSE_SECONDS = 0.25
+SILENCE_SECONDS = 5.0
 SHORTEST_LIMIT_SECONDS = 0.5
 LONGEST_LIMIT_SECONDS = 30.0
 MAX_MISSED_WAITING = 200_000
@@ -84,7 +85,7 @@ class Dispatcher:
         self._waiting: list[tuple[float, int, Entry]] = []
         self._order = count()
         self._missed_waiting = 0
-        self._stream_is_silent = False
+        self._silent_until = float("-inf")
         self._asking: Entry | None = None
         self._acknowledged: deque[tuple[float, SlotKey]] = deque()
 
@@ -206,8 +207,11 @@ class Dispatcher:
         future.add_done_callback(lambda done: self._settled(entry, done))
 
     def _choose_way(self, entry: Entry) -> None:
-        """A silent stream is asked again with one check at a time; the others must not wait for its deadline."""
-        if entry.by_hand or not entry.is_check or not self._stream_is_silent:
+        """A silent stream is asked again with one check at a time; the others must not wait for its deadline.
+
+        Silence is no longer known after a while: a standby that takes over must not act on what it met last time.
+        """
+        if entry.by_hand or not entry.is_check or self._clock.monotonic() > self._silent_until:
             return
         if self._asking is None:
             self._asking = entry
@@ -222,7 +226,8 @@ class Dispatcher:
             return
         error = done.exception()
         if entry.is_check and not entry.by_hand:
-            self._stream_is_silent = isinstance(error, PublishUnknownError)
+            is_silent = isinstance(error, PublishUnknownError)
+            self._silent_until = self._clock.monotonic() + SILENCE_SECONDS if is_silent else float("-inf")
         if error is not None:
             self._failed(entry, error)
             return

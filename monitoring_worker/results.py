@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from uuid import uuid4
 
 import msgspec
 import structlog
@@ -57,8 +58,9 @@ class QueuedResults:
 
     async def _send(self, batch: _Waiting) -> None:
         payload = msgspec.json.encode(ResultBatch(tuple(message for message, _ in batch)))
-        # A batch is sent again under its own id; a result that comes in two batches is let in once by its key.
-        message_id = f"{batch[0][0].key.message_id}+{len(batch)}"
+        # Sent again under the same id. Not one made of its slots: a check that runs twice may begin two batches,
+        # and the stream would drop the second with all that is in it. What comes twice is let in once by its key.
+        message_id = uuid4().hex
         pause = FIRST_PAUSE_SECONDS
         while not await self._sent(payload, message_id):
             await asyncio.sleep(pause)

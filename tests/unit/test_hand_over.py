@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from monitoring_scheduler.dispatch import Dispatcher
+from monitoring_scheduler.dispatch import SILENCE_SECONDS, Dispatcher
 from monitoring_worker.checking import CheckDuty
 from monitoring_worker.hand_over import MAX_IN_HAND, HandOver
 from shared.contracts.names import RUN_CHECK_TASK
@@ -103,6 +103,14 @@ async def test_a_silent_stream_is_asked_with_one_check_at_a_time_until_it_answer
     assert ways([question]) == ["checks"]
     await desk.taken(question)
     assert ways(await desk.due(7, 8)) == ["checks", "checks"]
+
+
+async def test_silence_is_not_held_against_the_stream_for_ever() -> None:
+    desk = Desk()
+    [first] = await desk.due(1)
+    await desk.taken(*await desk.refused(SILENCE, first))
+    desk.clock.advance(SILENCE_SECONDS + 1)
+    assert ways(await desk.due(2, 3)) == ["checks", "checks"]
 
 
 async def test_a_refusal_is_an_answer_too() -> None:

@@ -44,6 +44,17 @@ async def test_a_full_batch_does_not_linger(connection: NatsConnection, publishe
     assert [len(batch.results) for batch in await batches(connection)] == [BATCH, BATCH, 1]
 
 
+async def test_two_batches_that_begin_with_the_same_slot_are_both_kept(
+    connection: NatsConnection, publisher: Publisher
+) -> None:
+    """A check that ran twice, in one worker or in two, must not cost the results that travel with it."""
+    for other in (2, 3):
+        queued = QueuedResults(publisher, "eu")
+        await asyncio.gather(queued.put(result(1)), queued.put(result(other)))
+    stored = [[message.slot_ms for message in batch.results] for batch in await batches(connection)]
+    assert stored == [[1, 2], [1, 3]]
+
+
 async def test_nothing_is_confirmed_or_lost_while_the_queue_is_away(
     nats: NatsServer, connection: NatsConnection, publisher: Publisher
 ) -> None:
