@@ -96,7 +96,8 @@ class Scheduler:
         """Mirror the reports and then the schedules, whose place in time depends on the last report."""
         schedules = ResilientNATSScheduleSource(connection)
         source = HAScheduleSource(schedules, lease, self._clock)
-        connection.add_reconnect_listener(source.distrust_reports)
+        connection.add_loss_listener(source.cut_off)
+        connection.add_reconnect_listener(source.rejoined)
         lease.add_listener(source.lease_changed)
 
         def progress_changed(key: str, value: bytes | None) -> None:

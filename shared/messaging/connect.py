@@ -46,6 +46,7 @@ class NatsConnection:
         self._on_closed = on_closed
         self._clock = clock
         self._listeners: list[Listener] = []
+        self._loss_listeners: list[Listener] = []
         self._closing = False
         self._logged: dict[str, float] = {}
 
@@ -61,6 +62,10 @@ class NatsConnection:
         """Call ``listener`` after every reconnect, on the event loop; answers a function that removes it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+    def add_loss_listener(self, listener: Listener) -> None:
+        """Call ``listener`` when the connection is lost, before anything else is sent over the next one."""
+        self._loss_listeners.append(listener)
 
     async def round_trip(self) -> float:
         """Seconds that JetStream takes to answer; raises ``nats.errors.Error`` when it does not.
@@ -91,6 +96,8 @@ class NatsConnection:
 
     async def note_disconnected(self) -> None:
         self.lost_at = self._clock.monotonic()
+        for listener in tuple(self._loss_listeners):
+            listener()
         if not self._closing:
             _log.warning("NATS connection lost")
 

@@ -142,6 +142,7 @@ class HAScheduleSource(ScheduleSource):
         self._reported: Progress | None = None
         self._reports_trusted_from = clock.monotonic()
         self._warm = False
+        self._is_cut_off = False
 
     def __len__(self) -> int:
         return len(self._schedules)
@@ -206,6 +207,14 @@ class HAScheduleSource(ScheduleSource):
         """
         self._reports_trusted_from = self._clock.monotonic() + OVERDUE_MS / 1000
 
+    def cut_off(self) -> None:
+        """Without a connection nobody else is heard: what is sent first over the next one must not be a guess."""
+        self._is_cut_off = True
+
+    def rejoined(self) -> None:
+        self._is_cut_off = False
+        self.distrust_reports()
+
     def lease_changed(self, leads: bool, _reason: str) -> None:
         """Listen for a successor before going on without the lease."""
         if not leads:
@@ -228,7 +237,7 @@ class HAScheduleSource(ScheduleSource):
         return self._queue.next_due_ms()
 
     def _leader_is_overdue(self) -> bool:
-        if self._reported is None or self._clock.monotonic() < self._reports_trusted_from:
+        if self._reported is None or self._is_cut_off or self._clock.monotonic() < self._reports_trusted_from:
             return False
         is_own = self._reported.scheduler == self._lease.owner
         return is_own or self._clock.now_ms() - self._reported.planned_until_ms > OVERDUE_MS

@@ -135,6 +135,24 @@ async def test_who_lost_the_lease_listens_for_a_second_and_leaves_the_work_to_wh
         assert await node.pass_() == []
 
 
+async def test_who_is_cut_off_sends_nothing_until_it_has_listened_for_a_second() -> None:
+    node = Node(leads=True)
+    node.schedule(START)
+    await node.pass_()
+    node.source.progress_reported(node.scheduler.report())
+    node.source.cut_off()
+    node.lease.holds = False
+    node.source.lease_changed(leads=False, _reason="lease ran out")
+    for _ in range(5):
+        node.clock.advance(4)
+        assert await node.late_pass() == []
+    node.source.rejoined()
+    assert not node.source.may_send
+    node.clock.advance(1.1)
+    node.scheduler._last_pass = node.clock.monotonic()
+    assert node.source.may_send, "nobody else was heard"
+
+
 async def test_an_echo_of_an_older_report_changes_nothing() -> None:
     node = Node(leads=False)
     node.schedule(START)
