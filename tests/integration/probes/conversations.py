@@ -24,13 +24,15 @@ async def speaking(talk: Talk, listener: socket.socket | None = None) -> AsyncIt
             await writer.wait_closed()
         except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
             pass  # the client went away, which is how most checks end
-        finally:
-            writer.transport.abort()
 
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        def ended(task: asyncio.Task[None]) -> None:
+            running.discard(task)
+            writer.transport.abort()  # also of a conversation that was cancelled before it began
+
         task = asyncio.ensure_future(converse(reader, writer))
         running.add(task)
-        task.add_done_callback(running.discard)
+        task.add_done_callback(ended)
 
     listener = listener or socket.create_server(("127.0.0.1", 0))
     server = await asyncio.start_server(accept, sock=listener)

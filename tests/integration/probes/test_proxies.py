@@ -51,11 +51,10 @@ async def join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port:
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
+        back.transport.abort()  # before anything is waited for: the end of the test may cancel this wait
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        back.transport.abort()
-        await asyncio.sleep(0)  # it closes its socket in the next turn of the loop
 
 
 @contextlib.asynccontextmanager
