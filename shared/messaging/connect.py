@@ -1,4 +1,4 @@
-"""One connection to NATS per process, with the settings that notice a dead server within six seconds."""
+"""One connection to NATS per process, with the settings that notice a dead server within three seconds."""
 
 from __future__ import annotations
 

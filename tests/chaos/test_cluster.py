@@ -127,7 +127,7 @@ async def stream_leader(chaos: Installation) -> NatsServer:
         Fault("3 NATS servers: SIGKILL of the stream leader", kill_stream_leader, recovery=20, reruns=64),
         # One server of three has no streams at all, and still passes requests on.
         Fault("3 NATS servers: SIGKILL of two, 10 s", kill_the_majority, recovery=25, reruns=300),
-        # Who is connected to the frozen one needs 4 to 6 s to notice.
+        # Who is connected to the frozen one needs 2 to 3 s to notice.
         Fault(
             "3 NATS servers: SIGSTOP of the stream leader, 15 s",
             freeze_stream_leader,

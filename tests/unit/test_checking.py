@@ -15,31 +15,12 @@ from shared.domain.checks import CheckSpec
 from shared.domain.errors import CheckError, ErrorKind
 from shared.domain.result import CheckVerdict, ResultStatus
 from shared.testing.clock import FakeClock
+from shared.testing.engine import FakeEngine
 
 MONITOR = UUID(int=1)
 RUN = RunSpec({"kind": "http", "url": "http://example.test/"}, 5.0, 1, 0.5)
 UP = CheckVerdict(ResultStatus.UP)
 DOWN = CheckVerdict(ResultStatus.DOWN, error=CheckError(ErrorKind.CONNECT_REFUSED, "nothing listens"))
-
-
-class Engine:
-    """Answers ``up`` and remembers what it was asked."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[CheckSpec, float, int, float, float | None]] = []
-        self.verdict = UP
-
-    async def run(
-        self,
-        check: CheckSpec,
-        *,
-        timeout_seconds: float,
-        retries: int,
-        retry_delay_seconds: float,
-        budget_seconds: float | None,
-    ) -> CheckVerdict:
-        self.asked.append((check, timeout_seconds, retries, retry_delay_seconds, budget_seconds))
-        return self.verdict
 
 
 class Keys:
@@ -71,7 +52,7 @@ class Doubts:
 
 class Worker:
     def __init__(self) -> None:
-        self.clock, self.engine, self.keys = FakeClock(), Engine(), Keys()
+        self.clock, self.engine, self.keys = FakeClock(), FakeEngine(), Keys()
         self.results: list[ResultMessage] = []
         self.canaries = Doubts()
         self.duty = CheckDuty(

@@ -10,27 +10,16 @@ import pytest
 from monitoring_worker.checking import CheckDuty
 from shared.contracts.sealing import Sealer
 from shared.contracts.wire import CheckTask, ResultMessage, RunSpec
-from shared.domain.checks import CheckSpec
 from shared.domain.errors import ErrorKind
 from shared.domain.result import CheckVerdict, ResultStatus
 from shared.testing.clock import FakeClock
+from shared.testing.engine import FakeEngine
 
 HTTP: dict[str, Any] = {"kind": "http", "url": "http://example.test/"}
 STEPS: dict[str, Any] = {"kind": "http_steps", "steps": [{"name": "a", "url": "http://example.test/"}]}
 
 
-class Engine:
-    """Answers ``up`` and remembers what it was asked."""
-
-    def __init__(self) -> None:
-        self.asked: list[CheckSpec] = []
-
-    async def run(self, check: CheckSpec, **_: Any) -> CheckVerdict:
-        self.asked.append(check)
-        return CheckVerdict(ResultStatus.UP)
-
-
-async def verdict_on(engine: Engine, check: dict[str, Any]) -> CheckVerdict:
+async def verdict_on(engine: FakeEngine, check: dict[str, Any]) -> CheckVerdict:
     clock, results = FakeClock(), list[ResultMessage]()
 
     async def keep(message: ResultMessage) -> None:
@@ -64,7 +53,7 @@ async def verdict_on(engine: Engine, check: dict[str, Any]) -> CheckVerdict:
     ids=["top", "two", "nested", "chosen-by-kind", "in-a-list", "in-a-step"],
 )
 async def test_an_option_that_is_off_is_not_missed(check: dict[str, Any]) -> None:
-    engine = Engine()
+    engine = FakeEngine()
     before = repr(check)
     assert (await verdict_on(engine, check)).status is ResultStatus.UP
     assert len(engine.asked) == 1
@@ -83,7 +72,7 @@ async def test_an_option_that_is_off_is_not_missed(check: dict[str, Any]) -> Non
 async def test_what_an_older_worker_can_not_do_is_no_outage_of_the_target(
     check: dict[str, Any], named: str
 ) -> None:
-    verdict = await verdict_on(Engine(), check)
+    verdict = await verdict_on(FakeEngine(), check)
     assert verdict.status is ResultStatus.MISSED
     assert verdict.error
     assert verdict.error.kind is ErrorKind.WORKER_GAP
@@ -93,7 +82,7 @@ async def test_what_an_older_worker_can_not_do_is_no_outage_of_the_target(
 
 @pytest.mark.parametrize("check", [{"kind": "http"}, {"kind": "http", "later": []}], ids=["alone", "beside"])
 async def test_what_is_wrong_in_every_release_stays_wrong(check: dict[str, Any]) -> None:
-    verdict = await verdict_on(Engine(), check)
+    verdict = await verdict_on(FakeEngine(), check)
     assert verdict.status is ResultStatus.DOWN
     assert verdict.error
     assert verdict.error.kind is ErrorKind.CONFIG_ERROR

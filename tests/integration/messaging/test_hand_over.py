@@ -12,36 +12,20 @@ from monitoring_worker.hand_over import HandOver
 from shared.contracts.names import CHECKS_STREAM, hand_over_subject
 from shared.contracts.sealing import Sealer
 from shared.contracts.wire import ResultMessage, Schedule
-from shared.domain.checks import CheckSpec
 from shared.domain.clock import SystemClock
 from shared.domain.planner import DueSlot
-from shared.domain.result import CheckVerdict, ResultStatus
+from shared.domain.result import ResultStatus
 from shared.domain.slots import Cadence
 from shared.messaging.connect import NatsConnection
 from shared.messaging.publisher import Publisher
 from shared.messaging.requests import RequestServer
+from shared.testing.engine import FakeEngine
 from tests.integration.messaging.conftest import until
 
 KEY = "k" * 32
 RUN = msgspec.Raw(
     b'{"check":{"kind":"http","url":"http://127.0.0.1/"},"timeout_seconds":5.0,"retries":0,"retry_delay_seconds":1.0}'
 )
-
-
-class Up:
-    """A check engine that finds everything well."""
-
-    async def run(
-        self,
-        check: CheckSpec,
-        *,
-        timeout_seconds: float,
-        retries: int,
-        retry_delay_seconds: float,
-        budget_seconds: float | None,
-    ) -> CheckVerdict:
-        assert (check.kind, timeout_seconds, retries, retry_delay_seconds, budget_seconds) == ("http", 5, 0, 1, 10)
-        return CheckVerdict(ResultStatus.UP)
 
 
 async def test_a_check_is_run_once_although_its_stream_is_gone(
@@ -53,7 +37,8 @@ async def test_a_check_is_run_once_although_its_stream_is_gone(
     async def keep(message: ResultMessage) -> None:
         results.append(message)
 
-    duty = CheckDuty(Up(), Sealer([KEY]), keep, clock, region="eu")
+    engine = FakeEngine()
+    duty = CheckDuty(engine, Sealer([KEY]), keep, clock, region="eu")
     workers = [HandOver(duty, clock, concurrency=1) for _ in range(2)]
     servers = [RequestServer(connection, hand_over_subject("eu"), worker.offered) for worker in workers]
     for server in servers:
@@ -68,6 +53,8 @@ async def test_a_check_is_run_once_although_its_stream_is_gone(
         await dispatcher.flush()
         await until(lambda: publisher.in_flight == 0, what="an answer")
     await until(lambda: bool(results), what="a result")
+    [(check, *asked)] = engine.asked
+    assert (check.kind, *asked) == ("http", 5, 0, 1, 10)
     assert [(result.slot_ms, result.verdict.status) for result in results] == [(slot_ms, ResultStatus.UP)]
     for server in servers:
         await server.stop()
@@ -81,7 +68,7 @@ async def test_a_worker_that_is_busy_says_so_and_the_slot_stays_in_the_book(
     async def nothing(_: ResultMessage) -> None:
         """No result comes."""
 
-    duty = CheckDuty(Up(), Sealer([KEY]), nothing, clock, region="eu")
+    duty = CheckDuty(FakeEngine(), Sealer([KEY]), nothing, clock, region="eu")
     duty.running = 1
     server = RequestServer(connection, hand_over_subject("eu"), HandOver(duty, clock, concurrency=1).offered)
     await server.start()

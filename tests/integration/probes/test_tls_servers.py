@@ -7,7 +7,7 @@ import socket
 import ssl
 import struct
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from monitoring_worker.probes.runner import CheckRunner
+from shared.domain.clock import SystemClock, to_datetime
 from shared.domain.result import ResultStatus
 from tests.integration.probes.conftest import HERE, Authority, check, check_tls
 from tests.integration.probes.conversations import speaking
@@ -42,7 +43,7 @@ async def test_old_ciphers_that_clients_still_talk_are_up(tmp_path: Path, cipher
 
 
 async def test_a_name_in_the_subject_alone_is_no_name(tmp_path: Path) -> None:
-    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    key, now = ec.generate_private_key(ec.SECP256R1()), to_datetime(SystemClock().now_ms())
     certificate = (
         x509.CertificateBuilder()
         .subject_name(named("shop.example.test"))
