@@ -114,6 +114,7 @@ class TaskRunner:
         self._journals, self._letters, self._clock, self._let_go = journals, letters, clock, let_go
         self._rng = rng or random.SystemRandom()
         self._worker = worker_name()
+        self._suspect: Delivery | None = None
 
     async def deliver(self, delivery: Delivery) -> None:
         """Work on one delivery. Never raises but for cancellation, which leaves the message to redelivery."""
@@ -130,6 +131,9 @@ class TaskRunner:
                 exc_info=not isinstance(error, TaskError | MessagingError | NatsError | OSError),
             )
             self._let_go(delivery.message)
+        finally:
+            if self._suspect is delivery:
+                self._suspect = None
 
     async def _is_due(self, delivery: Delivery) -> bool:
         """Whether to run the task now; if not, the message is settled as its journal says."""
@@ -143,7 +147,7 @@ class TaskRunner:
             await delivery.message.nak(delay=wait)
         elif journal.starts >= LOST_RUNS:
             await self._end_as_lost(delivery)
-        elif journal.starts >= _UNSUSPICIOUS_RUNS and not journal.held_back:
+        elif journal.starts >= _UNSUSPICIOUS_RUNS and not self._may_run_apart(delivery):
             await self._isolate(delivery)
         elif await self._is_wanted_now(delivery):
             await self._write(delivery, journal.begun())
@@ -240,11 +244,19 @@ class TaskRunner:
         await self._write(delivery, delivery.entry.journal.ended(Attempt(now_ms, WORKER_LOST, text, self._worker)))
         await self._bury(delivery)
 
+    def _may_run_apart(self, delivery: Delivery) -> bool:
+        """Whether a suspect has had its wait, and takes the one place that a process has for suspects."""
+        if not delivery.entry.journal.held_back or self._suspect:
+            return False
+        self._suspect = delivery
+        return True
+
     async def _isolate(self, delivery: Delivery) -> None:
         """Let time pass before a task runs again that was in hand when workers died, again and again.
 
         One task kills its worker, and all that run there with it come back at the same moment: different waits
-        part them, so that the others get done and only the culprit goes on counting.
+        part them, and a process runs one suspect at a time, so that the others get done and only the culprit goes
+        on counting.
         """
         starts = delivery.entry.journal.starts
         wait = self._rng.uniform(0, min(2.0 ** (starts - 1), _LONGEST_ISOLATION_SECONDS))

@@ -20,7 +20,7 @@ from shared.messaging.task_format import encode_task
 from shared.tasks.dead_letters import DeadLetterDesk
 from shared.tasks.declaration import Task, TaskContext
 from shared.tasks.execution import Delivery, TaskRunner
-from shared.tasks.journal import Journals
+from shared.tasks.journal import Journal, Journals
 from shared.tasks.letter_box import LetterBox
 from shared.tasks.letters import EVERYTHING, DeadLetter
 from shared.tasks.queue import TaskQueue
@@ -185,6 +185,46 @@ async def test_the_outcome_of_a_delivery_that_another_worker_took_over_is_droppe
     assert not first.is_acked
     assert await journals.read(delivery.key) == delivery.entry
     assert len(delivery.entry.journal.attempts) == 1
+    await subscription.unsubscribe()
+
+
+async def test_of_the_tasks_in_hand_when_workers_died_a_process_runs_one_at_a_time(
+    queue: TaskQueue, connection: NatsConnection, publisher: Publisher
+) -> None:
+    journals = Journals(connection, publisher)
+    runner = TaskRunner(journals, LetterBox(publisher), SystemClock(), let_go=lambda _: None)
+    begun, gate = asyncio.Queue[str](), asyncio.Event()
+
+    async def wait(order: Order, context: TaskContext[None]) -> None:
+        begun.put_nowait(context.task_id)
+        await gate.wait()
+
+    task = Task("unhurried", wait, Order, 30, work.unhurried.retry, idempotent=True)
+    subscription = await connection.js.pull_subscribe_bind("tasks", TASKS_STREAM)
+
+    async def suspects(count: int) -> list[Delivery]:
+        messages: list[Msg] = []
+        while len(messages) < count:
+            messages += await subscription.fetch(count - len(messages), timeout=10)
+        return [Delivery(task, None, message, str(message.metadata.sequence.stream), {}) for message in messages]
+
+    for name in ("a", "b"):
+        await queue.send(task, Order(), task_id=name)
+    for delivery in await suspects(2):
+        await delivery.message.nak()
+    first, second = await suspects(2)
+    for delivery in (first, second):
+        await journals.write(delivery.key, Journal(starts=2, held_back=True), 0, 0)
+    running = asyncio.create_task(runner.deliver(first))
+    assert await begun.get() == first.task_id
+    await runner.deliver(second)
+    assert begun.empty()
+    assert (second.entry.journal.starts, second.entry.journal.held_back) == (2, True)
+    gate.set()
+    await running
+    (again,) = await suspects(1)
+    await runner.deliver(again)
+    assert (await begun.get(), again.entry.journal.starts) == (second.task_id, 3)
     await subscription.unsubscribe()
 
 
