@@ -35,6 +35,7 @@ from shared.observability import metrics
 log = structlog.get_logger(__name__)
 
 FIRST_PAUSE_SECONDS = 0.25
+OFFER_PAUSE_SECONDS = 0.1
 SILENCE_SECONDS = 5.0
 SHORTEST_LIMIT_SECONDS = 0.5
 LONGEST_LIMIT_SECONDS = 30.0
@@ -255,8 +256,9 @@ class Dispatcher:
         entry.in_flight = False
         pause = entry.pause
         if entry.by_hand:
-            # One worker of several may be cut off: after silence the next offer goes to another.
+            # One worker of several may be cut off: after silence, which took its time, another is asked.
             entry.by_hand = type(error) is PublishUnknownError
+            pause = OFFER_PAUSE_SECONDS if entry.by_hand else pause
             log.debug("no worker takes a slot directly", slot=entry.key.message_id, error=str(error))
         else:
             entry.reason = _reason(error)

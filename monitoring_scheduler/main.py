@@ -37,8 +37,9 @@ from shared.settings import load
 log = structlog.get_logger(__name__)
 
 STALE_AFTER_SECONDS = 30.0
-# A worker answers an offer before it begins the check; silence means that another should be asked.
-OFFER_SECONDS = 0.75
+# A worker answers an offer before it begins the check; silence means that another should be asked, several times
+# within the shortest interval: a frozen server goes on taking its share of the offers.
+OFFER_SECONDS = 0.4
 
 
 class Scheduler:

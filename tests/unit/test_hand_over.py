@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from monitoring_scheduler.dispatch import SILENCE_SECONDS, Dispatcher
+from monitoring_scheduler.dispatch import OFFER_PAUSE_SECONDS, SILENCE_SECONDS, Dispatcher
 from monitoring_worker.checking import CheckDuty
 from monitoring_worker.hand_over import MAX_IN_HAND, HandOver
 from shared.contracts.names import RUN_CHECK_TASK
@@ -122,15 +122,16 @@ async def test_a_refusal_is_an_answer_too() -> None:
     assert ways(await desk.due(3, 4)) == ["checks", "checks"]
 
 
-async def test_an_offer_that_nobody_answers_is_made_again_because_another_worker_may() -> None:
+async def test_an_offer_that_nobody_answers_is_made_again_and_again_because_another_worker_may() -> None:
     desk = Desk()
     [first] = await desk.due(1)
     [offer] = await desk.refused(SILENCE, first)
-    assert await desk.refused(PublishUnknownError("no answer within 0.75 s"), offer) == []
-    desk.clock.advance(0.3)
-    [again] = await desk.flush()
-    assert again.subject == "handover.default"
-    await desk.taken(again)
+    for _ in range(5):
+        assert await desk.refused(PublishUnknownError("no answer within 0.4 s"), offer) == []
+        desk.clock.advance(OFFER_PAUSE_SECONDS)
+        [offer] = await desk.flush()
+        assert offer.subject == "handover.default"
+    await desk.taken(offer)
     assert len(desk.dispatcher) == 0
 
 
