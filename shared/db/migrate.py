@@ -22,7 +22,7 @@ from shared.db.errors import DatabaseError, MigrationError, sqlstate
 
 Progress = Callable[[str], None]
 
-_LOCK_NOT_AVAILABLE: Final = "55P03"
+_IN_USE: Final = ("55P03", "40P01")  # a lock not available in time, or two who wait for each other
 _QUERY_CANCELED: Final = "57014"
 
 
@@ -76,7 +76,7 @@ def upgrade(
             if newer := _newer_revision(error):
                 tell(f"the schema is at {newer}, newer than this release needs ({SCHEMA_REVISION}): nothing to do")
                 return
-            if sqlstate(error) != _LOCK_NOT_AVAILABLE or attempt == patience.attempts:
+            if sqlstate(error) not in _IN_USE or attempt == patience.attempts:
                 raise MigrationError(_explain(error, patience)) from error
             tell(f"a table is in use: trying again, attempt {attempt + 1} of {patience.attempts}")
             time.sleep(patience.pause)
@@ -99,7 +99,7 @@ def main() -> int:
 def _explain(error: Exception, patience: Patience) -> str:
     """What was applied before has been announced; the revision that failed left nothing behind."""
     state, original = sqlstate(error), getattr(error, "orig", None) or error
-    if state == _LOCK_NOT_AVAILABLE:
+    if state in _IN_USE:
         return (
             f"a table is in use and was not free within {patience.lock:g} s, {patience.attempts} times: end what "
             "holds it (see pg_stat_activity for old transactions), then run tocsin migrate again"
