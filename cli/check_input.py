@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from cli.check_target import fields_of
 from cli.errors import UsageError
 from shared.domain.checks import AnyCheck, CheckKind, CheckSpec, HeartbeatCheck, HttpCheck, HttpStepsCheck
-from shared.domain.monitor import MonitorSpec, RunOptions
+from shared.domain.monitor import MonitorSpec, RunOptions, refuse_unfit_timeout
 from shared.services.errors import reason_of
 
 _SPEC: TypeAdapter[AnyCheck] = TypeAdapter(CheckSpec)
@@ -107,7 +107,12 @@ def from_target(target: str, fields: dict[str, Any], options: RunOptions) -> Job
         if separator:
             raise UsageError(f"{target}: {scheme}:// is none of https, http, ssl, tcp, dns and ping")
         raise UsageError(f"{target}: write https://{target} to ask for a page, or ssl://{target}:443")
-    return Job(target, _valid_check(network, target), options)
+    check = _valid_check(network, target)
+    try:
+        refuse_unfit_timeout(check, options.timeout_seconds)
+    except ValueError as error:
+        raise UsageError(f"{target}: {error}") from None
+    return Job(target, check, options)
 
 
 def from_file(path: Path) -> list[Job]:

@@ -13,6 +13,7 @@ from shared.domain.checks_http import HttpRequest
 from shared.domain.clock import Clock
 from shared.domain.errors import CheckError, ErrorKind
 from shared.domain.observation import HttpObservation
+from shared.domain.redaction import forms_of
 from shared.domain.result import Redirect
 from shared.domain.url import parse_url
 from shared.http.answer import Answer
@@ -66,6 +67,7 @@ class _Journey:
         self._clock = clock
         self._manner = _manner(spec)
         self._credentials = self._asked_for(tokens)
+        self._has_left = False
         self._jar = jar
         self._preparing = False
         self._stopwatch = Stopwatch(clock.monotonic)
@@ -94,7 +96,7 @@ class _Journey:
             origin = request.url.origin
             request = self._jar.equip(redirected(request, answer.status_code, answer.location))
             if request.url.origin != origin:
-                self._credentials = None  # for good: they do not come back with a later hop either
+                self._has_left = True  # for good: credentials do not come back with a later hop either
             self._redirects.append(Redirect(answer.status_code, request.url.redacted()))
             if len(self._redirects) > self._spec.max_redirects:
                 raise TargetError(ErrorKind.REDIRECT_LOOP, f"more than {self._spec.max_redirects} redirects")
@@ -111,7 +113,7 @@ class _Journey:
 
     async def _answer(self, request: Request) -> Answer:
         credentials = self._credentials
-        if credentials is None:
+        if credentials is None or self._has_left:
             return await self._send(request)
         answer = await self._send(credentials.equip(request))
         if answer.status_code == 401 and await self._prepared(credentials.renew(answer)):
@@ -166,7 +168,7 @@ class _Journey:
             error=error,
             excerpt=reader.excerpt() if reader and not reader.body else b"",
             addresses=tuple(exchange.tried.items()) if exchange else (),
-            secrets=self._credentials.secrets if self._credentials else (),
+            secrets=forms_of(self._credentials.secrets) if self._credentials else (),
         )
 
 

@@ -7,19 +7,22 @@ import random
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import structlog
 
+from monitoring_worker.probes.judging import beside_the_loop
 from monitoring_worker.probes.registry import build_probes
 from shared.domain.checks import AnyCheck
 from shared.domain.clock import Clock, SystemClock
-from shared.domain.errors import CheckError, ErrorKind
-from shared.domain.evaluate import evaluate
+from shared.domain.errors import CheckError, ErrorKind, MissedReason
+from shared.domain.evaluate import evaluate, is_laborious
 from shared.domain.monitor import RETRY_SPREAD
 from shared.domain.redaction import hide, scrub, secrets_of
-from shared.domain.result import Attempt, CheckVerdict, Evidence, ResultStatus
+from shared.domain.result import Attempt, CheckVerdict, Evidence, ResultStatus, missed
 from shared.http.door import Door
+from shared.http.errors import OverloadedError
 from shared.http.guard import AddressPolicy
 from shared.http.resolver import Resolver, SystemResolver
 
@@ -83,7 +86,11 @@ class CheckRunner:
     async def _attempt(self, check: AnyCheck, timeout_seconds: float) -> CheckVerdict:
         try:
             observation = await self._probes[type(check)].observe(check, timeout_seconds)
-            return evaluate(check, observation, self._clock.now_ms())
+            judge = partial(evaluate, check, observation, self._clock.now_ms())
+            return await beside_the_loop(judge) if is_laborious(check, observation) else judge()
+        except OverloadedError as error:
+            _log.error("a check could not be run", kind=check.kind, reason=str(error))
+            return missed(MissedReason.OVERLOADED, str(error))
         except Exception as error:  # noqa: BLE001 - our own fault, whatever it is, must not look like an outage
             trace = hide(scrub(traceback.format_exc()), secrets_of(check))
             _log.error("check failed inside the engine", kind=check.kind, trace=trace)  # not .exception: see trace

@@ -5,8 +5,10 @@ from __future__ import annotations
 import traceback
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from monitoring_worker.probes.http import HttpProbe
+from monitoring_worker.probes.judging import beside_the_loop
 from shared.domain import evaluate_steps
 from shared.domain.checks_steps import HttpStep, HttpStepsCheck
 from shared.domain.clock import Clock
@@ -83,10 +85,10 @@ class _Walk:
         except UnfitValueError as unfit:
             return _unsent(hide(str(unfit), self._secrets))
         seen = await self._http.observe(request, seconds, self._jar)
-        extracted = extract(request, seen, self._jar.values())
+        extracted = await beside_the_loop(partial(extract, request, seen, self._jar.values()))
         self._keep(extracted.values)
         seen = replace(seen, secrets=seen.secrets + self._secrets)
-        return evaluate_steps.step(request, seen, extracted, self._clock.now_ms())
+        return await beside_the_loop(partial(evaluate_steps.step, request, seen, extracted, self._clock.now_ms()))
 
     def _keep(self, values: Mapping[str, Value]) -> None:
         self._values.update(values)

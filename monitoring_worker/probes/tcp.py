@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from monitoring_worker.probes.deadline import timed_out
-from shared.domain.banner import BANNER_LIMIT, banner_matches, unescape
+from monitoring_worker.probes.judging import beside_the_loop
+from shared.domain import effort
+from shared.domain.banner import BANNER_LIMIT, banner_matches, is_laborious, unescape
 from shared.domain.checks import TcpCheck
 from shared.domain.clock import Clock
-from shared.domain.errors import CheckError
+from shared.domain.effort import TooMuchEffortError
+from shared.domain.errors import CheckError, ErrorKind
 from shared.domain.observation import TlsPeer
 from shared.domain.observation_network import BannerEnd, TcpObservation
 from shared.http.door import Door
-from shared.http.errors import HttpError
+from shared.http.errors import HttpError, TargetError
 from shared.http.inbox import Inbox
 from shared.http.stopwatch import Phase, Stopwatch
 from shared.http.tls import OBJECTION_WAIT, TlsPipe, TlsSettings
 from shared.http.wire import Wire
 
 SEARCH_PAUSE = 0.01
-"""Seconds between two searches of a banner: who drips bytes must not buy a search of all of them with each."""
+"""Seconds between two searches of a banner, for each KiB of it: who drips bytes must not buy a search of all of
+them with each.
+"""
 
 
 class TcpProbe:
@@ -92,14 +98,24 @@ class _Conversation:
             await wire.settle(OBJECTION_WAIT)
 
     async def _listen(self, inbox: Inbox, pattern: str) -> BannerEnd:
+        effort.begin()
         while data := await inbox.more():
             self._received += data[: BANNER_LIMIT - len(self._received)]
-            if banner_matches(pattern, bytes(self._received)):
+            if await self._is_there(pattern):
                 return "match"
             if len(self._received) >= BANNER_LIMIT:
                 return "limit"
-            await asyncio.sleep(SEARCH_PAUSE)
+            await asyncio.sleep(SEARCH_PAUSE * (1 + len(self._received) // 1024))
         return "closed"
+
+    async def _is_there(self, pattern: str) -> bool:
+        search = partial(banner_matches, pattern, bytes(self._received))
+        try:
+            return await beside_the_loop(search) if is_laborious(pattern, len(self._received)) else search()
+        except TooMuchEffortError as error:
+            raise TargetError(
+                ErrorKind.BANNER_MISMATCH, f"the banner was not searched to its end: {error}"
+            ) from None
 
     def observation(self, error: CheckError | None) -> TcpObservation:
         return TcpObservation(

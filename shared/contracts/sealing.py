@@ -1,8 +1,8 @@
 """Secrets of a check at rest: sealed where a check is stored or queued, masked where it is shown.
 
 The stored form of a check is its JSON with every secret replaced by ``{"$sealed": "<token>"}``. What is secret
-is said by the check's own fields (``Secret``) and by the names of headers and form fields
-(``is_sensitive_header``).
+is said by the check's own fields (``Secret``) and by the names of headers (``is_sensitive_header``) and form fields
+(``sounds_secret``).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from shared.domain.checks import CheckSpec, FormBody, Secret, is_sensitive_heade
 from shared.domain.checks_http import HttpRequest
 from shared.domain.checks_steps import HttpStep
 from shared.domain.destinations import destinations
+from shared.domain.headers import sounds_secret
 from shared.domain.steps_template import is_only_a_variable
 
 MASK: Final = "********"
@@ -155,7 +156,7 @@ def _secret_paths(part: BaseModel, prefix: Path = ()) -> Iterator[Path]:
     if isinstance(part, HttpRequest):
         yield from ((*prefix, "headers", name) for name in _secret_headers(part))
     if isinstance(part, FormBody):
-        yield from ((*prefix, "fields", name) for name in part.fields if is_sensitive_header(name))
+        yield from ((*prefix, "fields", name) for name in part.fields if sounds_secret(name))
 
 
 def _marked(path: Path, value: Any) -> Iterator[Path]:

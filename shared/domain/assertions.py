@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from shared.domain.comparison import compile_pattern, is_number
 from shared.domain.headers import check_header_name
@@ -144,10 +144,20 @@ class Assertion(BaseModel):
         _check_value(source, operator, value)
         return value
 
+    @model_validator(mode="after")
+    def _null_is_written(self) -> Self:
+        if "value" not in self.model_fields_set and self.operator not in _YES_OR_NO | {Operator.MATCHES}:
+            raise ValueError("value: give what to compare with; to compare with null, write null")
+        return self
+
 
 def _check_length(source: str, value: Any) -> None:
     limit = MAX_SCHEMA_LENGTH if source == "json_schema" else MAX_VALUE_LENGTH
-    if len(json.dumps(value, default=str)) > limit:
+    try:
+        length = len(json.dumps(value, default=str, allow_nan=False))
+    except ValueError:
+        raise ValueError("numbers must be finite") from None
+    if length > limit:
         raise ValueError(f"the value is longer than {limit} characters as JSON")
 
 
@@ -173,8 +183,6 @@ def _check_value(source: str, operator: Operator, value: Any) -> None:
 def _check_number(operator: Operator, value: Any) -> None:
     if not is_number(value):
         raise ValueError(f"{operator.value!r} compares numbers: give a number, without quotes")
-    if isinstance(value, float) and not abs(value) < float("inf"):
-        raise ValueError("the number must be finite")
 
 
 def _check_yes_or_no(operator: Operator, value: Any) -> None:

@@ -8,10 +8,14 @@ from typing import Any
 
 import re2
 
-from shared.domain.comparison import MAX_PATTERN
+from shared.domain import effort
+from shared.domain.comparison import KEPT_PATTERNS, MAX_PATTERN, pattern_options
 
 BANNER_LIMIT = 65_536
 """Bytes that are looked at before a banner counts as one that does not match."""
+
+SEARCHED_AT_ONCE = 2**18
+"""Sizes of patterns times bytes that take five milliseconds at the very worst."""
 
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|.|$)", re.DOTALL)
 _SIMPLE = {"r": b"\r", "n": b"\n", "t": b"\t", "0": b"\0", "\\": b"\\"}
@@ -35,13 +39,12 @@ def _escaped(code: str) -> bytes:
     return _SIMPLE[code]
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=KEPT_PATTERNS)
 def compile_banner(pattern: str) -> Any:
     """Compile an RE2 expression over bytes; raises ``ValueError`` that says what RE2 refuses."""
     if len(pattern) > MAX_PATTERN:
         raise ValueError(f"the pattern is longer than {MAX_PATTERN} characters")
-    options = re2.Options()
-    options.log_errors = False
+    options = pattern_options()
     options.encoding = re2.Options.Encoding.LATIN1  # one byte, one character: a banner need not be text at all
     try:
         return re2.compile(pattern.encode(), options)
@@ -51,4 +54,12 @@ def compile_banner(pattern: str) -> Any:
 
 
 def banner_matches(pattern: str, received: bytes) -> bool:
-    return compile_banner(pattern).search(received) is not None
+    """Whether it is in there; raises ``TooMuchEffortError``."""
+    compiled = compile_banner(pattern)
+    effort.match(compiled.programsize, len(received))
+    return compiled.search(received) is not None
+
+
+def is_laborious(pattern: str, received: int) -> bool:
+    """Whether a search of so many bytes may take longer than others should wait."""
+    return bool(compile_banner(pattern).programsize * received > SEARCHED_AT_ONCE)

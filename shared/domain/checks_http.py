@@ -9,13 +9,15 @@ from urllib.parse import urlencode
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator, model_validator
 
-from shared.domain.assertions import BODY_SOURCES, Assertion
+from shared.domain.assertions import BODY_SOURCES, Assertion, Operator
 from shared.domain.auth import Auth, ClientCertificate
+from shared.domain.comparison import compile_pattern
 from shared.domain.headers import check_request_headers, is_sensitive_header
+from shared.domain.jsonpath import is_simple
 from shared.domain.redaction import secrets_of
 from shared.domain.route import NameServer, Proxy
 from shared.domain.spec import ExpiryWarningDays, Strict, TlsOptions
-from shared.domain.url import parse_url, userinfo_in
+from shared.domain.url import parse_url, refuse_other_family, userinfo_in
 
 MAX_ASSERTIONS = 30
 MAX_BODY = 65536
@@ -175,6 +177,20 @@ class HttpRequest(Strict):
         """Whether any assertion looks at the body."""
         return any(assertion.source in BODY_SOURCES for assertion in self.assertions)
 
+    @cached_property
+    def searches(self) -> bool:
+        """Whether judging goes through the whole of a JSON document, any number of times."""
+        return any(
+            each.source == "json_schema" or (each.source == "json" and not is_simple(each.path or "$"))
+            for each in self.assertions
+        )
+
+    @cached_property
+    def pattern_size(self) -> int:
+        """The sizes of all patterns together: what they cost for each character."""
+        texts = (each.value for each in self.assertions if each.operator is Operator.MATCHES)
+        return sum(compile_pattern(text).programsize for text in texts if isinstance(text, str))
+
 
 class HttpCheck(HttpRequest):
     """One request. User and password inside ``url`` are moved into ``auth``."""
@@ -183,7 +199,9 @@ class HttpCheck(HttpRequest):
     invert: Annotated[bool, Field(description="Being down is what is expected; see below.")] = False
 
     @model_validator(mode="after")
-    def _shows_certificates(self) -> Self:
+    def _makes_sense(self) -> Self:
+        if self.proxy is None:
+            refuse_other_family(parse_url(self.url).host, self.ip_family)
         if self.invert and self.tls.report_changes:
             raise ValueError("tls.report_changes: what is expected to be down has no certificate to compare")
         return self

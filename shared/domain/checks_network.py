@@ -9,8 +9,9 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from shared.domain.assertions import Assertion
 from shared.domain.banner import compile_banner, unescape
 from shared.domain.dns_records import RecordKind, normalise_record, query_name
+from shared.domain.route import DNS_PORT
 from shared.domain.spec import Strict, TlsOptions
-from shared.domain.url import normalise_host
+from shared.domain.url import normalise_host, refuse_other_family
 
 MAX_ASSERTIONS = 30
 _SSL_SOURCES = frozenset({"certificate_days_left", "response_time_ms"})
@@ -74,6 +75,11 @@ class SslCheck(Strict):
     def _about_certificates(cls, assertions: list[Assertion]) -> list[Assertion]:
         return _only(assertions, _SSL_SOURCES, "a TLS handshake")
 
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        refuse_other_family(self.host, self.ip_family)
+        return self
+
 
 class TcpCheck(Strict):
     """One connection: made, and with ``expect`` answered as it should be.
@@ -122,6 +128,7 @@ class TcpCheck(Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        refuse_other_family(self.host, self.ip_family)
         if self.server_name and self.tls is None:
             raise ValueError("server_name: it is sent in a TLS handshake only: add 'tls: {}', or remove it")
         return self
@@ -138,7 +145,7 @@ class DnsCheck(Strict):
     name: Annotated[str, Field(min_length=1, max_length=253)]
     record: RecordKind = "A"
     resolver: Annotated[str | None, Field(max_length=253)] = None
-    port: Port = 53
+    port: Port = DNS_PORT
     expected: Annotated[list[Annotated[str, Field(min_length=1, max_length=1024)]], Field(max_length=100)] = []
     match: Literal["equals", "contains"] = "contains"
     assertions: Assertions = []
@@ -176,6 +183,8 @@ class DnsCheck(Strict):
     def _consistent(self) -> Self:
         if self.match == "equals" and not self.expected:
             raise ValueError("expected: 'equals' needs the records to compare with")
+        if self.resolver is None and self.port != DNS_PORT:
+            raise ValueError("port: it is that of 'resolver', and the system's name servers have theirs: name one")
         return self
 
 
@@ -196,6 +205,11 @@ class PingCheck(Strict):
         """What is checked, in one word for people."""
         return f"ping://{self.host}"
 
+    @property
+    def sending_seconds(self) -> float:
+        """From the first echo to the last one."""
+        return (self.count - 1) * self.interval_ms / 1000
+
     @field_validator("host")
     @classmethod
     def _a_host(cls, host: str) -> str:
@@ -208,6 +222,7 @@ class PingCheck(Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        refuse_other_family(self.host, self.ip_family)
         if self.degraded_loss_percent is not None and self.degraded_loss_percent >= self.down_loss_percent:
             raise ValueError("degraded_loss_percent: it must be below down_loss_percent to be reached at all")
         return self

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, StringConstraints, field_validator, 
 from shared.domain.assertions import BODY_SOURCES
 from shared.domain.checks_http import HttpRequest
 from shared.domain.comparison import compile_pattern, well_formed
-from shared.domain.headers import check_header_name, check_request_headers, is_sensitive_header
+from shared.domain.headers import check_header_name, check_request_headers, sounds_secret
 from shared.domain.jsonpath import compile_path
 from shared.domain.spec import Secret, Strict
 from shared.domain.steps_template import VARIABLE_NAME, Value, misspelt_in, names_in, sample_urls, sampled, texts_in
@@ -72,7 +72,7 @@ class Extraction(Strict):
         """Whether results have to keep silent about the value."""
         if self.secret is not None:
             return self.secret
-        return self.source == "cookie" or is_sensitive_header(self.name) or is_sensitive_header(self.path)
+        return self.source == "cookie" or sounds_secret(self.name) or sounds_secret(self.path)
 
 
 class StepRequest(HttpRequest):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import re2
 
+from shared.domain import effort
+from shared.domain.effort import TooMuchEffortError
 from shared.domain.status_ranges import StatusRanges
 
 MAX_PATTERN = 1000
@@ -16,24 +19,37 @@ ACTUAL_LIMIT = 200
 _LARGEST_INTEGER = 2**64 - 1
 
 
+PATTERN_MEMORY = 2 * 1024 * 1024
+"""Bytes that a pattern may take, with what it learns about the texts that it is held against."""
+
+KEPT_PATTERNS = 256
+"""Patterns that are kept ready: together they take half a GiB at the very worst, and a few MiB nearly always."""
+
+
 class NotComparableError(Exception):
     """A value has a type that the operator cannot judge; the text says which."""
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=KEPT_PATTERNS)
 def compile_pattern(pattern: str) -> Any:
     """Compile with RE2, which is linear in the text; raises ``ValueError`` that says what RE2 refuses."""
     if len(pattern) > MAX_PATTERN:
         raise ValueError(f"the pattern is longer than {MAX_PATTERN} characters")
-    options = re2.Options()
-    options.log_errors = False
     try:
-        return re2.compile(pattern, options)
+        return re2.compile(pattern, pattern_options())
     except re2.error as error:
         reason = error.args[0].decode("utf-8", "replace") if error.args else "unknown"
         raise ValueError(
             f"the pattern is not an RE2 expression ({reason}); look-around and back-references do not exist there"
         ) from None
+
+
+def pattern_options() -> Any:
+    """How patterns are compiled, those of banners too."""
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = PATTERN_MEMORY
+    return options
 
 
 def is_number(value: object) -> bool:
@@ -83,7 +99,17 @@ def contains(actual: Any, expected: Any) -> bool:
 def matches(actual: Any, expected: Any) -> bool:
     if not isinstance(actual, str):
         raise NotComparableError(f"a pattern needs text, this is {type_name(actual)}")
-    return compile_pattern(expected).search(well_formed(actual)) is not None
+    try:
+        return found_in(actual, expected) is not None
+    except TooMuchEffortError as error:
+        raise NotComparableError(str(error)) from None
+
+
+def found_in(text: str, pattern: str) -> Any:
+    """The first match of a pattern, or null; raises ``TooMuchEffortError``."""
+    compiled = compile_pattern(pattern)
+    effort.match(compiled.programsize, len(text))
+    return compiled.search(well_formed(text))
 
 
 def is_empty(actual: Any) -> bool:
@@ -112,8 +138,10 @@ def well_formed(text: str) -> str:
 
 def bounded(value: Any, limit: int = ACTUAL_LIMIT) -> Any:
     """A value as a result may carry it: short, well-formed and within what JSON readers take."""
-    if value is None or isinstance(value, bool | float):
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, float):  # JSON has no word for what 1e999 becomes
+        return value if math.isfinite(value) else json.dumps(value)
     if isinstance(value, int):
         return value if abs(value) <= _LARGEST_INTEGER else bounded(str(value), limit)
     if isinstance(value, StatusRanges):
@@ -121,7 +149,7 @@ def bounded(value: Any, limit: int = ACTUAL_LIMIT) -> Any:
     if isinstance(value, str):
         return well_formed(value if len(value) <= limit else value[: limit - 1] + "…")
     shown = json.dumps(value, ensure_ascii=False)
-    return json.loads(well_formed(shown)) if len(shown) <= limit else bounded(shown, limit)
+    return json.loads(well_formed(shown), parse_constant=str) if len(shown) <= limit else bounded(shown, limit)
 
 
 def quoted(value: Any, limit: int = 80) -> str:

@@ -28,6 +28,15 @@ def evaluate(spec: AnyCheck, observation: Observation, now_ms: int) -> CheckVerd
     return judge_kind(spec, observation, now_ms)
 
 
+def is_laborious(spec: AnyCheck, observation: Observation) -> bool:
+    """Whether ``evaluate`` may take longer than others should wait: then it belongs on a thread."""
+    return (
+        isinstance(spec, HttpCheck)
+        and isinstance(observation, HttpObservation)
+        and evaluate_http.is_laborious(spec, observation)
+    )
+
+
 _EVALUATE: dict[type, tuple[type, Callable[[Any, Any, int], CheckVerdict]]] = {
     HttpCheck: (HttpObservation, evaluate_http.http),
     SslCheck: (TlsObservation, evaluate_network.ssl),

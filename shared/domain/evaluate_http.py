@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from shared.domain import effort
 from shared.domain.assertions import Assertion, Operator
 from shared.domain.checks_http import HttpCheck, HttpRequest
 from shared.domain.errors import CheckError, ErrorKind
@@ -23,12 +24,27 @@ from shared.domain.verdict import inverted, verdict_of
 SHOWN_URL = 1000
 """Characters of a URL that a result shows; servers may redirect to very long ones."""
 
+READ_AT_ONCE = 131_072
+"""Bytes of a body that are read and compared within a millisecond or two."""
+
+MATCHED_AT_ONCE = 2**18
+"""Sizes of patterns times characters that take five milliseconds at the very worst."""
+
 SUCCESS = Assertion(source="status", operator=Operator.IN, value="200-299")
 """What holds for a status nobody asserted anything about."""
 
 
+def is_laborious(spec: HttpRequest, seen: HttpObservation) -> bool:
+    """Whether judging may take longer than all other checks of a worker should wait for."""
+    if not seen.body and not spec.pattern_size:
+        return False
+    characters = len(seen.body) + sum(len(value) for _, value in seen.headers)
+    return spec.searches or spec.pattern_size * characters > MATCHED_AT_ONCE or len(seen.body) > READ_AT_ONCE
+
+
 def http(spec: HttpRequest, seen: HttpObservation, now_ms: int) -> CheckVerdict:
     """Judge an answer, or how far it came."""
+    effort.begin()
     final = parse_foreign_url(seen.final_url) if seen.redirects and seen.final_url else parse_url(spec.url)
     tls = tls_facts(seen.tls, seen.remote_address, now_ms, spec.tls)
     certificate = tls.certificate if tls else None
@@ -38,7 +54,7 @@ def http(spec: HttpRequest, seen: HttpObservation, now_ms: int) -> CheckVerdict:
     verdict = verdict_of(judgements, explained(error, seen.tls, final.host, now_ms), warning)
     if spec.auth and seen.status_code == 401:
         verdict = _unauthorised(spec, verdict, final)
-    if isinstance(spec, HttpCheck) and spec.invert:
+    if isinstance(spec, HttpCheck) and spec.invert and _was_looked_at(spec, seen):
         verdict = inverted(verdict)
     facts = HttpFacts(
         status_code=seen.status_code,
@@ -69,6 +85,15 @@ def _secrets(spec: HttpRequest, seen: HttpObservation) -> tuple[str, ...]:
         return spec.secrets + seen.secrets
     quoted = forms_of(value for name, value in seen.headers if name in spec.sensitive_headers)
     return spec.secrets + seen.secrets + quoted
+
+
+def _was_looked_at(spec: HttpRequest, seen: HttpObservation) -> bool:
+    """Whether a failure may be the target's: not where the token server or the proxy kept us from asking it."""
+    if seen.error is None:
+        return True
+    if seen.error.kind is ErrorKind.AUTH_FAILED:
+        return False
+    return spec.proxy is None or any(failure is None for _, failure in seen.addresses)
 
 
 def _shown(hop: Redirect) -> Redirect:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from shared.domain.url import is_secret_parameter
+
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _BAD_VALUE = re.compile(r"[^\t\x20-\x7e]")
 _SENSITIVE = re.compile(r"authorization|cookie|token|secret|key|password|auth", re.IGNORECASE)
@@ -61,3 +63,8 @@ def check_request_headers(headers: dict[str, str]) -> dict[str, str]:
 def is_sensitive_header(name: str) -> bool:
     """Whether the value of this header is kept sealed and shown masked."""
     return _SENSITIVE.search(name) is not None
+
+
+def sounds_secret(name: str) -> bool:
+    """Whether a field of a form or a document is kept sealed and shown masked: whatever a header or a URL hides."""
+    return is_sensitive_header(name) or is_secret_parameter(name)

@@ -13,15 +13,23 @@ from jsonschema.validators import extend
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from shared.domain.comparison import bounded, compile_pattern, quoted, well_formed
-
-MAX_STEPS = 20_000
-"""Rules applied to one document: about a tenth of a second."""
+from shared.domain import effort
+from shared.domain.comparison import bounded, compile_pattern, found_in, quoted
+from shared.domain.effort import TooMuchEffortError
 
 # They apply patterns with the library's own engine, or follow references without being counted.
 _UNBOUNDED = frozenset({"patternProperties", "unevaluatedProperties", "unevaluatedItems", "$dynamicRef"})
 _MAPS = frozenset({"properties", "$defs", "definitions", "dependentSchemas"})  # names here are the user's
 _VALUES = frozenset({"const", "enum", "default", "examples"})  # what stands below them is no schema
+_MEMBERS = 8
+"""Members of a list or an object that most rules may go through for one step."""
+
+_SLOW = frozenset({"additionalProperties", "propertyNames", "uniqueItems"})
+"""Those that take a step for each."""
+
+_CHARACTERS = 128
+"""Characters of a message that take as long as one step."""
+
 Rule = Callable[..., Iterator[ValidationError] | None]
 
 
@@ -29,18 +37,15 @@ class SchemaFailedError(Exception):
     """The document could not be held against the schema; the text says why."""
 
 
-class _Steps:
-    """How many rules may still be applied. One document is judged at a time, in one thread."""
+def _counted(name: str, rule: Rule) -> Rule:
+    members = 1 if name in _SLOW else _MEMBERS
 
-    left = MAX_STEPS
-
-
-def _counted(rule: Rule) -> Rule:
-    def apply(*arguments: Any) -> Iterator[ValidationError]:
-        _Steps.left -= 1
-        if _Steps.left < 0:
-            raise SchemaFailedError(f"the document takes more than {MAX_STEPS} steps to be held against the schema")
-        yield from _each(rule(*arguments))
+    def apply(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        effort.step(1 + (len(instance) // members if isinstance(instance, list | dict) else 0))
+        for fault in _each(rule(validator, value, instance, schema)):
+            # The library writes the whole of what it looked at into each message, also of what is only tried out.
+            effort.step(len(fault.message) // _CHARACTERS)
+            yield fault
 
     return apply
 
@@ -52,7 +57,7 @@ def _each(faults: Iterator[ValidationError] | None) -> Iterator[ValidationError]
 
 def _pattern(_: Any, pattern: str, instance: Any, __: Any) -> Iterator[ValidationError]:
     # RE2 instead of the library's own engine, which can take exponential time.
-    if isinstance(instance, str) and not compile_pattern(pattern).search(well_formed(instance)):
+    if isinstance(instance, str) and found_in(instance, pattern) is None:
         yield ValidationError(f"{quoted(instance)} does not match {quoted(pattern)}")
 
 
@@ -82,7 +87,7 @@ _RULES: dict[str, Rule] = {
     "uniqueItems": _unique_items,
 }
 _Validator: type[Validator] = extend(  # type: ignore[no-untyped-call]  # the stubs leave it out
-    Draft202012Validator, {name: _counted(rule) for name, rule in _RULES.items()}
+    Draft202012Validator, {name: _counted(name, rule) for name, rule in _RULES.items()}
 )
 
 
@@ -125,11 +130,12 @@ def _check_parts(schema: Any) -> None:
 
 
 def first_fault(schema: Any, document: Any) -> str | None:
-    """Where the document is not what the schema says, or null; raises ``SchemaFailedError``."""
+    """Where the document is not what the schema says, or null; raises ``SchemaFailedError``. The effort counts."""
     validator = compile_schema(json.dumps(schema))
-    _Steps.left = MAX_STEPS
     try:
         fault = next(validator.iter_errors(document), None)
+    except TooMuchEffortError as error:
+        raise SchemaFailedError(str(error)) from None
     except Unresolvable as error:
         raise SchemaFailedError(f"the schema refers to {str(error)[:80]!r}, which it does not have") from None
     except RecursionError:

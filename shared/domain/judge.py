@@ -90,6 +90,8 @@ def judge(assertion: Assertion, values: list[Any]) -> Judgement:
             wording = _wording(assertion, value, expected)
         except NotComparableError as error:
             wording = f"is {quoted(value)}: {error}"
+        except RecursionError:
+            wording = "is nested too deeply to be compared"
         return failed(assertion, value, _error(assertion, wording))
     return passed(assertion, values[0] if len(values) == 1 else values)
 

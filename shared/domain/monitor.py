@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import Field, field_validator, model_validator
 
-from shared.domain.checks import CheckSpec, HeartbeatCheck
+from shared.domain.checks import AnyCheck, CheckSpec, HeartbeatCheck, PingCheck
 from shared.domain.dependency import MAX_PARENTS
 from shared.domain.incident import DEFAULT_FLAP_WINDOW_SECONDS
 from shared.domain.region import region_problem
@@ -37,6 +37,15 @@ class RunOptions(Strict):
     retry_delay_seconds: Annotated[
         float, Field(ge=0, le=60, description="Before each further attempt, 10 % more or less.")
     ] = DEFAULT_RETRY_DELAY_SECONDS
+
+
+def refuse_unfit_timeout(check: AnyCheck, timeout_seconds: float) -> None:
+    """Raises ``ValueError`` for echoes of which the last ones would be sent too late to be answered."""
+    if isinstance(check, PingCheck) and check.sending_seconds >= timeout_seconds:
+        raise ValueError(
+            f"timeout_seconds ({timeout_seconds:g}): {check.count} echoes take {check.sending_seconds:g} s to be "
+            "sent: raise it, or lower count or interval_ms"
+        )
 
 
 class MonitorSpec(RunOptions):
@@ -124,6 +133,11 @@ class MonitorSpec(RunOptions):
                 f"timeout_seconds ({self.timeout_seconds:g}) must not exceed interval_seconds "
                 f"({self.interval_seconds}): a check has to end before its next one is due"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _check_fits_the_timeout(self) -> Self:
+        refuse_unfit_timeout(self.check, self.timeout_seconds)
         return self
 
     @model_validator(mode="after")

@@ -78,10 +78,21 @@ class HttpObservation:
         """The body as text: the charset it names, else UTF-8; what does not decode is replaced."""
         return decode_text(self.body, self.header("content-type"))
 
-    @cached_property
+    @property
     def json(self) -> Any:
         """The body as JSON; raises ``ValueError`` or ``RecursionError`` when it is none."""
-        return json.loads(self.text, parse_constant=_refuse_constant)
+        document, fault = self._json
+        if fault is not None:
+            raise fault
+        return document
+
+    @cached_property
+    def _json(self) -> tuple[Any, Exception | None]:
+        """Read once, also when it is none: there may be thirty assertions about it."""
+        try:
+            return json.loads(self.text, parse_constant=_refuse_constant), None
+        except (ValueError, RecursionError) as fault:
+            return None, fault.with_traceback(None)
 
 
 def _refuse_constant(name: str) -> Any:

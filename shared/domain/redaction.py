@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
-from urllib.parse import parse_qsl, quote, quote_plus, urlsplit
+from urllib.parse import quote, quote_plus, unquote_plus, urlsplit
 
 from pydantic import BaseModel
 
 from shared.domain.errors import CheckError
-from shared.domain.headers import is_sensitive_header
+from shared.domain.headers import is_sensitive_header, sounds_secret
 from shared.domain.result import AssertionOutcome, CheckVerdict, HttpFacts
 from shared.domain.spec import Secret
 from shared.domain.url import is_secret_parameter
@@ -57,13 +57,28 @@ def _declared(part: BaseModel) -> Iterator[str]:
             yield from value.values()
         elif isinstance(value, str) and secret:
             yield value
-            # How basic authentication sends it: a server that shows the request shows this.
-            yield base64.b64encode(f"{getattr(part, 'username', None)}:{value}".encode()).decode("ascii")
+            yield from _as_basic(part, value)
         elif isinstance(value, str) and name.endswith("url"):
-            query = parse_qsl(urlsplit(value).query)
-            yield from (text for parameter, text in query if is_secret_parameter(parameter))
+            yield from _in_query(value)
         elif isinstance(value, dict):
             yield from _named(value)
+
+
+def _as_basic(part: BaseModel, secret: str) -> Iterator[str]:
+    """How basic authentication sends it, also that of RFC 6749: who shows the request shows this."""
+    user = getattr(part, "username", None) or getattr(part, "client_id", None)
+    if isinstance(user, str):
+        for pair in (f"{user}:{secret}", f"{quote_plus(user)}:{quote_plus(secret)}"):
+            yield base64.b64encode(pair.encode()).decode("ascii")
+
+
+def _in_query(url: str) -> Iterator[str]:
+    """Values of parameters whose names sound secret, decoded and as they are written."""
+    for pair in urlsplit(url).query.split("&"):
+        name, _, value = pair.partition("=")
+        if is_secret_parameter(name):
+            yield value
+            yield unquote_plus(value)
 
 
 def _named(value: Any, name: str = "") -> Iterator[str]:
@@ -74,7 +89,7 @@ def _named(value: Any, name: str = "") -> Iterator[str]:
     elif isinstance(value, list):
         for member in value:
             yield from _named(member, name)
-    elif isinstance(value, str) and is_sensitive_header(name):
+    elif isinstance(value, str) and sounds_secret(name):
         yield value
         yield value.rpartition(" ")[2]  # "Bearer abc" may come back as "abc"
 

@@ -8,10 +8,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from shared.domain import effort
 from shared.domain.auth import Auth
 from shared.domain.checks_http import FormBody, JsonBody
 from shared.domain.checks_steps import MAX_VALUE, Extraction, HttpStep, StepRequest
-from shared.domain.comparison import compile_pattern, type_name, well_formed
+from shared.domain.comparison import found_in, type_name, well_formed
+from shared.domain.effort import TooMuchEffortError
 from shared.domain.errors import CheckError, ErrorKind
 from shared.domain.evaluate_http import json_of
 from shared.domain.jsonpath import PathFailedError, find_values
@@ -41,6 +43,7 @@ class Extracted:
 
 def extract(step: StepRequest, seen: HttpObservation, cookies: Mapping[str, str]) -> Extracted:
     """Take out what can be, also of an answer that is not as it should be: a cleanup may need it."""
+    effort.begin()
     values: dict[str, Value] = {}
     error: CheckError | None = None
     for each in step.extract:
@@ -84,9 +87,11 @@ def _from_header(wanted: Extraction, seen: HttpObservation, _: Mapping[str, str]
 
 
 def _from_body(wanted: Extraction, seen: HttpObservation, _: Mapping[str, str]) -> str:
-    pattern = compile_pattern(wanted.path)
-    found = pattern.search(well_formed(seen.text))
-    value = found and found[1 if pattern.groups else 0]
+    try:
+        found = found_in(seen.text, wanted.path)
+    except TooMuchEffortError as error:
+        raise _fault(wanted, ErrorKind.ASSERTION_FAILED, f"cannot be searched: {error}") from None
+    value = found and found[1 if found.re.groups else 0]
     if value is None:
         raise _fault(wanted, ErrorKind.KEYWORD_MISSING, "does not match")
     return str(value)

@@ -21,7 +21,10 @@ _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _PATH_SAFE = "/%:@!$&'()*+,;=~-._"
 _QUERY_SAFE = _PATH_SAFE + "?[]|"
-_SECRET_NAME = re.compile(r"token|secret|key|passw|pwd|auth|sig|session|^code$|^pass$", re.IGNORECASE)
+_SECRET_NAME = re.compile(
+    r"token|secret|key|passw|passphrase|pwd|auth|sig|session|credential|jwt|^code$|^otp$|^pass$|^pin$|^pw$",
+    re.IGNORECASE,
+)
 _MASK = "***"
 MAX_LOCATION = 8192
 
@@ -173,6 +176,12 @@ def normalise_host(host: str) -> str:
 def is_address(host: str) -> bool:
     """Whether a normalised host is an IPv4 or IPv6 address instead of a name."""
     return ":" in host or _NUMBER.fullmatch(host.rpartition(".")[2]) is not None
+
+
+def refuse_other_family(host: str, family: str) -> None:
+    """Raises ``ValueError`` for an address that is none of the IP family (``auto``, ``4`` or ``6``)."""
+    if family != "auto" and is_address(host) and (":" in host) is not (family == "6"):
+        raise ValueError(f"ip_family: {host} is no IPv{family} address")
 
 
 def _ascii(host: str) -> str:

@@ -74,6 +74,7 @@ class TokenCredentials:
         self._cache = cache
         self._fetch = fetch
         self._token = cache.get(auth)
+        self._used = {self._token} if self._token else set()
         self._fresh = False
 
     async def prepare(self) -> None:
@@ -82,6 +83,7 @@ class TokenCredentials:
         token = await self._fetch()
         self._cache.put(self._auth, token)
         self._token, self._fresh = token.value, True
+        self._used.add(token.value)
 
     def equip(self, request: Request) -> Request:
         return _with(request, f"Bearer {self._token}")
@@ -96,7 +98,7 @@ class TokenCredentials:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        return (self._token,) if self._token else ()
+        return tuple(self._used)
 
 
 def _with(request: Request, authorization: str) -> Request:

@@ -50,6 +50,7 @@ class Door:
 
         For the way through a proxy: it resolves every other name, so nobody here can know where that leads.
         """
-        address = "127.0.0.1" if host == "localhost" or host.endswith(".localhost") else host
+        name = host.removesuffix(".")
+        address = "127.0.0.1" if name == "localhost" or name.endswith(".localhost") else host
         if is_address(address) and (refusal := self.policy.refusal(address)):
             raise BlockedError(f"{host} is blocked: {refusal}")

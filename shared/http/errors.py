@@ -32,6 +32,10 @@ class BlockedError(HttpError):
         super().__init__(ErrorKind.BLOCKED_TARGET, message)
 
 
+class OverloadedError(Exception):
+    """There is more to do than this process can: nothing was seen of the target, or held against it."""
+
+
 _UNREACHABLE = frozenset(
     {
         errno.EHOSTUNREACH,

@@ -57,7 +57,7 @@ class Request:
             (":path", self.url.target),
             *((name, value) for name, value in (*own, *theirs) if name not in _NOT_IN_HTTP2),
         ]
-        if not all(value.isascii() and value.isprintable() for _, value in fields):
+        if not all(value.isascii() and value.replace("\t", "").isprintable() for _, value in fields):
             raise TargetError(ErrorKind.CONFIG_ERROR, _unsendable(self.headers))
         return fields
 

@@ -15,10 +15,17 @@ from ipaddress import ip_address
 from queue import SimpleQueue
 from typing import Literal, Protocol
 
-from shared.http.errors import name_error
+from shared.http.errors import OverloadedError, name_error
 
 Family = Literal["auto", "4", "6"]
-MAX_THREADS = 64
+MAX_THREADS = 256
+"""Names that are looked up at the same time: while a zone is away each of its names takes a thread for as long as
+the system tries, which is up to half a minute.
+"""
+
+PATIENCE = 0.5
+"""Seconds that a name waits for a thread to be free."""
+
 _FAMILIES = {"auto": socket.AF_UNSPEC, "4": socket.AF_INET, "6": socket.AF_INET6}
 
 
@@ -31,13 +38,17 @@ class Resolver(Protocol):
 
 
 class SystemResolver:
-    """``getaddrinfo`` on up to 64 daemon threads, started as they are needed."""
+    """``getaddrinfo`` on daemon threads, started as they are needed.
+
+    When all of them hang, further names are no evidence: ``OverloadedError`` is raised instead of ``TargetError``.
+    """
 
     def __init__(self, max_threads: int = MAX_THREADS) -> None:
         self._jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._max_threads = max_threads
         self._threads = 0
         self._busy = 0
+        self._free = asyncio.Semaphore(max_threads)
 
     async def resolve(self, host: str, family: Family) -> tuple[str, ...]:
         if literal(host, family):
@@ -53,6 +64,7 @@ class SystemResolver:
 
         def deliver(answer: tuple[str, ...] | OSError) -> None:
             self._busy -= 1  # only now: the thread of a lookup that timed out is still taken
+            self._free.release()
             if not answered.done():
                 answered.set_result(answer)
 
@@ -63,8 +75,16 @@ class SystemResolver:
             except RuntimeError:
                 pass  # the loop was closed while the name service dawdled; nobody is waiting
 
+        await self._take_a_place()
         self._submit(ask)
         return await answered
+
+    async def _take_a_place(self) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self._free.acquire()
+        except TimeoutError:
+            raise OverloadedError(f"{self._max_threads} names are being looked up, and none is answered") from None
 
     def _submit(self, job: Callable[[], None]) -> None:
         self._busy += 1

@@ -14,7 +14,7 @@ import httpx
 from shared.domain.auth import OAuth2Auth
 from shared.domain.comparison import bounded
 from shared.domain.errors import ErrorKind
-from shared.http.errors import BlockedError, TargetError
+from shared.http.errors import BlockedError, OverloadedError, TargetError
 from shared.http.request import basic
 
 MAX_TOKENS = 1000
@@ -68,7 +68,7 @@ def _key(auth: OAuth2Auth) -> Key:
 
 
 async def fetch_token(auth: OAuth2Auth, client: httpx.AsyncClient) -> Token:
-    """Ask for a token; raises ``TargetError`` (auth_failed) with the reason, or ``BlockedError``."""
+    """Ask for a token; raises ``TargetError`` (auth_failed) with the reason; what is not about it goes through."""
     form = {"grant_type": "client_credentials", "scope": auth.scope, "audience": auth.audience}
     headers = {"Accept": "application/json"}
     if auth.credentials_in == "body":
@@ -79,7 +79,7 @@ async def fetch_token(auth: OAuth2Auth, client: httpx.AsyncClient) -> Token:
     try:
         response = await client.post(auth.token_url, data=data, headers=headers)
     except httpx.TransportError as error:
-        if isinstance(error.__cause__, BlockedError):
+        if isinstance(error.__cause__, BlockedError | OverloadedError):
             raise error.__cause__ from None
         raise _failed(str(error)) from None
     return _read(response)

@@ -10,7 +10,7 @@ import httpx
 from shared.domain.errors import ErrorKind
 from shared.domain.url import parse_url
 from shared.http.door import Door
-from shared.http.errors import HttpError, TargetError
+from shared.http.errors import HttpError, OverloadedError, TargetError
 from shared.http.exchange import Exchange, Manner
 from shared.http.request import USER_AGENT, Request
 from shared.http.stopwatch import Phase, Stopwatch
@@ -39,7 +39,7 @@ _ERRORS: dict[ErrorKind, type[httpx.TransportError]] = {
 class GuardedTransport(httpx.AsyncBaseTransport):
     """One fresh connection per request through the door, one deadline over all of it, answers of bounded size.
 
-    Errors are those of httpx, whose cause is the ``HttpError`` that knows the kind.
+    Errors are those of httpx, whose cause is the ``HttpError`` that knows the kind, or ``OverloadedError``.
     """
 
     def __init__(self, door: Door, manner: Manner | None = None, timeout_seconds: float | None = None) -> None:
@@ -56,6 +56,8 @@ class GuardedTransport(httpx.AsyncBaseTransport):
                 answer = await exchange.run()
         except HttpError as error:
             raise _foreign(error, request) from error
+        except OverloadedError as error:
+            raise httpx.ConnectError(str(error), request=request) from error
         except TimeoutError:
             kind = httpx.ConnectTimeout if stopwatch.phase in _CONNECTING else httpx.ReadTimeout
             raise kind(f"timed out after {self._timeout:g} s", request=request) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -35,6 +36,8 @@ from shared.domain.assertions import OPERATORS, Assertion, Operator
         ({"source": "json", "path": "$.a", "operator": "lt", "value": True}, "value", "number"),
         ({"source": "json", "path": "$.a", "operator": "lt"}, "value", "number"),
         ({"source": "json", "path": "$.a", "operator": "lt", "value": float("nan")}, "value", "finite"),
+        ({"source": "json", "path": "$.a", "operator": "eq", "value": float("inf")}, "value", "finite"),
+        ({"source": "json", "path": "$.a", "operator": "ne", "value": [{"b": -math.inf}]}, "value", "finite"),
         ({"source": "json", "path": "$.a", "operator": "in", "value": "abc"}, "value", "list"),
         ({"source": "json", "path": "$.a", "operator": "in", "value": []}, "value", "list"),
         ({"source": "json", "path": "$.a", "operator": "exists", "value": "yes"}, "value", "true or false"),
@@ -65,6 +68,15 @@ def test_what_cannot_be_judged_is_refused_by_field(fields: dict[str, Any], field
     (error,) = caught.value.errors()
     assert error["loc"] == (field,)
     assert word in error["msg"]
+
+
+@pytest.mark.parametrize("operator", ["eq", "ne", "contains", "not_contains"])
+def test_a_value_that_was_forgotten_is_not_null(operator: str) -> None:
+    fields = {"source": "json", "path": "$.a", "operator": operator}
+    with pytest.raises(ValidationError, match="to compare with null, write null"):
+        Assertion.model_validate(fields)
+    written = Assertion.model_validate({**fields, "value": None})
+    assert Assertion.model_validate_json(written.model_dump_json()) == written
 
 
 def test_every_operator_is_offered_by_some_source() -> None:

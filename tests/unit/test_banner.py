@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shared.domain import effort
 from shared.domain.banner import banner_matches, unescape
 
 
@@ -41,11 +42,13 @@ def test_another_escape_is_refused_with_those_there_are(text: str) -> None:
     ],
 )
 def test_patterns_are_over_bytes(pattern: str, received: bytes, matches: bool) -> None:
+    effort.begin()
     assert banner_matches(pattern, received) is matches
 
 
 @given(st.text(max_size=60), st.binary(max_size=200))
 def test_no_text_breaks_either(text: str, received: bytes) -> None:
+    effort.begin()
     for use in (lambda: unescape(text), lambda: banner_matches(text, received)):
         try:
             use()

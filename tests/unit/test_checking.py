@@ -6,14 +6,15 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from prometheus_client import REGISTRY
 from pydantic import TypeAdapter
 
 from monitoring_worker.checking import STALE_AFTER_MS, CheckDuty
 from shared.contracts.sealing import SealingError
 from shared.contracts.wire import CheckTask, ResultMessage, RunNow, RunSpec
 from shared.domain.checks import CheckSpec
-from shared.domain.errors import CheckError, ErrorKind
-from shared.domain.result import CheckVerdict, ResultStatus
+from shared.domain.errors import CheckError, ErrorKind, MissedReason
+from shared.domain.result import CheckVerdict, ResultStatus, missed
 from shared.testing.clock import FakeClock
 from shared.testing.engine import FakeEngine
 
@@ -151,3 +152,14 @@ async def test_a_failure_is_not_held_against_the_target_while_the_worker_fails_i
         CheckError(ErrorKind.WORKER_GAP, "this worker fails its canaries: example.test"),
     )
     assert {result.worker for result in worker.results} == {"w1"}
+
+
+async def test_a_slot_that_was_more_than_the_worker_could_do_is_counted_as_missed(worker: Worker) -> None:
+    def counted() -> float:
+        return REGISTRY.get_sample_value("tocsin_slots_missed_total", {"reason": "overloaded"}) or 0
+
+    before = counted()
+    worker.engine.verdict = missed(MissedReason.OVERLOADED, "256 names are being looked up, and none is answered")
+    await worker.duty.scheduled(worker.task())
+    assert [result.verdict.status for result in worker.results] == [ResultStatus.MISSED]
+    assert counted() == before + 1

@@ -70,6 +70,7 @@ def test_bodies_are_sent_as_their_kind_says(body: JsonBody | FormBody, sent: tup
         ({"resolver": ["1.1.1.1"] * 5}, "resolver", "4"),
         ({"resolver": ["1.1.1.1"], "proxy": {"url": "http://h:1"}}, "", "proxy that resolves"),
         ({"url": "http://a.example/", "http_version": "2", "proxy": {"url": "http://h:1"}}, "", "HTTP/1.1 only"),
+        ({"url": "http://[::1]/", "ip_family": "4"}, "", "IPv4"),
         ({"http_version": "3"}, "http_version", "'auto', '1.1' or '2'"),
         ({"tls": {"min_version": "1.1"}}, "tls.min_version", "1.3"),
         ({"tls": {"client_certificate": {"certificate": "x", "key": "y"}}}, "certificate", "BEGIN CERTIFICATE"),

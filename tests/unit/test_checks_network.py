@@ -7,7 +7,9 @@ from typing import Any, get_args
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from api.v1.checks.schemas import Preview
 from shared.domain.checks import AnyCheck, CheckKind, CheckSpec, SslCheck, TlsOptions
+from shared.domain.monitor import MonitorSpec
 
 ADAPTER: TypeAdapter[AnyCheck] = TypeAdapter(CheckSpec)
 SLOW = {"source": "response_time_ms", "operator": "lt", "value": 100}
@@ -44,6 +46,10 @@ def test_a_check_survives_storage_unchanged(fields: dict[str, Any]) -> None:
         ({"kind": "dns", "name": "a.example", "resolver": "a b"}, "resolver", "host name"),
         ({"kind": "dns", "name": "a.example", "expected": ["::1"]}, "expected", "IPv4"),
         ({"kind": "dns", "name": "a.example", "match": "equals"}, "", "expected"),
+        ({"kind": "dns", "name": "a.example", "port": 5353}, "", "'resolver'"),
+        ({"kind": "tcp", "host": "::1", "port": 1, "ip_family": "4"}, "", "IPv4"),
+        ({"kind": "ssl", "host": "127.0.0.1", "ip_family": "6"}, "", "IPv6"),
+        ({"kind": "ping", "host": "::1", "ip_family": "4"}, "", "IPv4"),
         ({"kind": "ping", "host": "a.example", "count": 0}, "count", "greater"),
         ({"kind": "ping", "host": "a.example", "interval_ms": 1}, "interval_ms", "100"),
         ({"kind": "ping", "host": "a.example", "degraded_loss_percent": 100}, "", "below down_loss_percent"),
@@ -59,6 +65,16 @@ def test_a_refusal_names_the_field_and_the_mend(fields: dict[str, Any], field: s
     (error,) = caught.value.errors()
     assert ".".join(map(str, error["loc"][1:])).startswith(field)
     assert word in error["msg"]
+
+
+@pytest.mark.parametrize("spec", [MonitorSpec, Preview])
+def test_echoes_that_take_longer_than_the_timeout_are_refused(spec: type[MonitorSpec | Preview]) -> None:
+    """Those sent last would be lost whatever the target does."""
+    check = {"kind": "ping", "host": "a.example", "count": 3, "interval_ms": 5000}
+    more = {"name": "x"} if spec is MonitorSpec else {}
+    with pytest.raises(ValidationError, match="3 echoes take 10 s"):
+        spec.model_validate({"check": check, "timeout_seconds": 10, **more})
+    spec.model_validate({"check": check, "timeout_seconds": 10.5, **more})
 
 
 def test_every_kind_has_its_name() -> None:

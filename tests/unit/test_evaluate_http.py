@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from shared.domain import observation
 from shared.domain.checks import HttpCheck
 from shared.domain.errors import CheckError, ErrorKind
 from shared.domain.evaluate import evaluate
@@ -103,6 +106,63 @@ def test_inversion_turns_what_is_about_the_target(
     assert (verdict.error is None) is (inverted is ResultStatus.UP)
     if error in {ErrorKind.BLOCKED_TARGET, ErrorKind.CONFIG_ERROR}:
         assert kind(verdict) == error
+
+
+OAUTH2 = {"kind": "oauth2", "token_url": "https://t.example/", "client_id": "a", "client_secret": "b"}
+PROXY = {"url": "http://proxy.example:8080"}
+DIALLED = "192.0.2.9:8080"
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "addresses", "inverted"),
+    [
+        pytest.param({"auth": OAUTH2}, ErrorKind.AUTH_FAILED, (), False, id="no token"),
+        pytest.param({"proxy": PROXY}, ErrorKind.AUTH_FAILED, ((DIALLED, None),), False, id="refused by the proxy"),
+        pytest.param({"proxy": PROXY}, ErrorKind.DNS_NXDOMAIN, (), False, id="no such proxy"),
+        pytest.param(
+            {"proxy": PROXY},
+            ErrorKind.CONNECT_REFUSED,
+            ((DIALLED, ErrorKind.CONNECT_REFUSED),),
+            False,
+            id="no proxy listens",
+        ),
+        pytest.param(
+            {"proxy": PROXY}, ErrorKind.CONNECT_REFUSED, ((DIALLED, None),), True, id="refused behind the proxy"
+        ),
+        pytest.param(
+            {}, ErrorKind.CONNECT_REFUSED, ((DIALLED, ErrorKind.CONNECT_REFUSED),), True, id="target refuses"
+        ),
+    ],
+)
+def test_what_kept_us_from_asking_is_not_inverted(
+    fields: dict[str, Any], error: ErrorKind, addresses: Any, *, inverted: bool
+) -> None:
+    seen = {"status_code": None, "error": CheckError(error, "it is so"), "addresses": addresses}
+    verdict = judged(seen=seen, invert=True, **fields)
+    assert verdict.status is (ResultStatus.UP if inverted else ResultStatus.DOWN)
+    assert kind(verdict) == (None if inverted else error)
+
+
+def test_a_number_beyond_all_floats_is_shown_and_stored() -> None:
+    limit = {"source": "json", "path": "$.id", "operator": "lt", "value": 5}
+    for body, shown in ((b'{"id": 1e999}', "Infinity"), (b'{"id": [-1e999]}', ["-Infinity"])):
+        outcome = judged(limit, seen={"body": body}).assertions[1]
+        assert not outcome.passed
+        assert outcome.actual == shown
+
+
+@pytest.mark.parametrize("body", [b'{"id": 5}', b"<html>"], ids=["a document", "none"])
+def test_a_document_is_read_once_for_all_assertions(monkeypatch: pytest.MonkeyPatch, body: bytes) -> None:
+    reads = 0
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        nonlocal reads
+        reads += 1
+        return json.loads(*arguments, **options)
+
+    monkeypatch.setattr(observation, "json", SimpleNamespace(loads=counted))
+    judged(*[{"source": "json", "path": "$.id", "operator": "exists"}] * 30, seen={"body": body})
+    assert reads == 1
 
 
 def test_degraded_is_not_down_when_down_is_expected() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import given
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from shared.domain.checks import HttpCheck
 from shared.domain.redaction import forms_of, hide, redact_headers, scrub, secrets_of
+from shared.http.request import basic
 
 
 def spec(**fields: object) -> HttpCheck:
@@ -30,8 +31,12 @@ def spec(**fields: object) -> HttpCheck:
             {"auth": {"kind": "oauth2", "token_url": "http://t/", "client_id": "i", "client_secret": "abcdef"}},
             "abcdef",
         ),
+        ({"url": "http://a.example/?api_key=abc%2fdef"}, "abc%2fdef"),
+        ({"url": "http://a.example/?jwt=abcdef"}, "abcdef"),
         ({"proxy": {"url": "http://u:abcdef@p:1"}}, "abcdef"),
         ({"method": "POST", "body": {"kind": "form", "fields": {"password": "abcdef"}}}, "abcdef"),
+        ({"method": "POST", "body": {"kind": "form", "fields": {"log": "u", "pwd": "abcdef"}}}, "abcdef"),
+        ({"method": "POST", "body": {"kind": "json", "value": {"passphrase": "abcdef"}}}, "abcdef"),
         ({"method": "POST", "body": {"kind": "json", "value": {"login": [{"password": "abcdef"}]}}}, "abcdef"),
     ],
 )
@@ -42,6 +47,12 @@ def test_a_check_knows_its_secrets(fields: dict[str, object], secret: str) -> No
 
 def test_basic_credentials_are_known_in_the_form_they_are_sent() -> None:
     assert "dTpodW50ZXIy" in spec(url="http://u:hunter2@a.example/").secrets
+
+
+def test_credentials_of_a_client_are_known_in_the_form_they_are_sent() -> None:
+    auth = {"kind": "oauth2", "token_url": "http://t/", "client_id": "a b", "client_secret": "hunter/2"}
+    sent = basic(quote_plus("a b"), quote_plus("hunter/2"))
+    assert hide(f"not {sent}", spec(auth=auth).secrets) == "not Basic ***"
 
 
 def test_what_is_no_secret_stays() -> None:

@@ -38,6 +38,13 @@ def test_a_sealed_check_opens_to_itself_and_shows_no_secret() -> None:
     assert sealer.open(json.loads(json.dumps(stored))) == check()
 
 
+def test_fields_of_a_form_are_sealed_by_their_names() -> None:
+    fields = {"log": "me", "pwd": "hunter2", "session": "s3cr3t", "csrf_token": "c00kie"}
+    stored = Sealer([OLD]).seal(check(method="POST", body={"kind": "form", "fields": fields}))
+    assert not any(secret in json.dumps(stored) for secret in SECRETS)
+    assert stored["body"]["fields"]["log"] == "me"
+
+
 def test_a_masked_check_needs_no_key_and_has_a_mask_for_each_secret() -> None:
     masked = Sealer([NEW]).masked(Sealer([OLD]).seal(check()))
     assert masked["headers"] == {"X-Api-Key": MASK, "Cookie": MASK, "Accept": "*/*"}

@@ -57,7 +57,7 @@ async def preview_check(
     return await once.once_slowly(principal, work)
 
 
-@router.post("/monitors/{monitor_id}/check", response_model=ResultRead, summary="Check a monitor now")
+@router.post("/monitors/{monitor_id:id}/check", response_model=ResultRead, summary="Check a monitor now")
 async def check_monitor(
     context: ContextDep,
     principal: Writer,

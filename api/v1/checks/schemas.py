@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from shared.domain.checks import AnyCheck, CheckSpec, HeartbeatCheck
-from shared.domain.monitor import Region, RunOptions
+from shared.domain.monitor import Region, RunOptions, refuse_unfit_timeout
 from shared.domain.region import region_problem
 
 PREVIEW_EXAMPLE: dict[str, Any] = {"check": {"kind": "http", "url": "https://shop.example/health"}}
@@ -54,6 +54,11 @@ class Preview(RunOptions):
         if isinstance(check, HeartbeatCheck):
             raise ValueError("a heartbeat is not checked: it reports by itself")  # noqa: TRY004 pydantic's
         return check
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        refuse_unfit_timeout(self.check, self.timeout_seconds)
+        return self
 
     @field_validator("region")
     @classmethod

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
 from shared.http.resolver import Family
+from shared.testing.nats import free_port
 
 Handler = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
 
@@ -100,14 +101,14 @@ def path_of(request: bytes) -> str:
 
 
 @contextlib.contextmanager
-def black_hole(host: str = "127.0.0.1") -> Iterator[int]:
-    """A port whose accept queue is full: further connections hang."""
+def black_hole(host: str = "127.0.0.1", port: int = 0) -> Iterator[int]:
+    """A port whose accept queue is full, a free one unless it is named: further connections hang."""
     with contextlib.ExitStack() as stack:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = stack.enter_context(socket.socket(family))
-        listener.bind((host, 0))
+        listener.bind((host, port))
         listener.listen(0)
-        port: int = listener.getsockname()[1]
+        port = listener.getsockname()[1]
         for _ in range(3):
             filler = stack.enter_context(socket.socket(family))
             filler.setblocking(False)
@@ -117,10 +118,7 @@ def black_hole(host: str = "127.0.0.1") -> Iterator[int]:
 
 def closed_port() -> int:
     """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    return free_port()
 
 
 class Names:

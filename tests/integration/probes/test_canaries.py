@@ -14,6 +14,7 @@ from shared.domain.canary import canary_check
 from shared.http.guard import AddressPolicy
 from shared.settings import CanarySettings, ConfigurationError, load
 from shared.testing.clock import FakeClock
+from shared.testing.nats import free_port
 
 
 class Canary:
@@ -21,12 +22,11 @@ class Canary:
 
     def __init__(self) -> None:
         self._server: asyncio.Server | None = None
-        self.port = 0
+        self.port = free_port()  # it listens there again after a stop
         self.visits = 0
 
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._answer, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
         assert self._server is not None
@@ -74,6 +74,27 @@ async def test_failures_are_doubted_while_all_canaries_fail_and_no_longer(canary
     assert await canaries.doubt(began) == "its canaries failed while it ran"
     assert not canaries.trouble
     assert await canaries.doubt(clock.monotonic()) is None
+
+
+async def test_a_check_that_begins_right_after_a_failed_look_is_doubted_as_well(canary: Canary) -> None:
+    clock = FakeClock()
+    canaries = watch(clock, f"127.0.0.1:{canary.port}")
+    await canary.stop()
+    assert await canaries.doubt(clock.monotonic())
+    clock.advance(FRESH_SECONDS / 2)
+    assert await canaries.doubt(clock.monotonic()) == f"this worker fails its canaries: 127.0.0.1:{canary.port}"
+    await canary.start()
+
+
+async def test_a_look_from_before_a_check_vouches_for_nothing(canary: Canary) -> None:
+    clock = FakeClock()
+    canaries = watch(clock, f"127.0.0.1:{canary.port}")
+    assert await canaries.doubt(clock.monotonic()) is None
+    await canary.stop()
+    clock.advance(FRESH_SECONDS / 2)
+    doubts = await asyncio.gather(*(canaries.doubt(clock.monotonic()) for _ in range(20)))
+    assert set(doubts) == {f"this worker fails its canaries: 127.0.0.1:{canary.port}"}
+    await canary.start()
 
 
 async def test_many_failures_at_once_ask_the_canaries_once(canary: Canary) -> None:

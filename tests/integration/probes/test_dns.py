@@ -25,14 +25,14 @@ from shared.http.door import Door
 from shared.http.errors import TargetError
 from shared.http.guard import AddressPolicy
 from shared.http.resolver import SystemResolver
-from tests.integration.probes.conftest import HERE
+from tests.integration.probes.conftest import AT_ONCE, HERE, TIMEOUT
 from tests.integration.probes.name_server import Script, Transport, code, name_server, records, truncated
 from tests.integration.probes.targets import closed_port
 
 MANY = [f"192.0.2.{number}" for number in range(1, 41)]
 
 
-async def ask(port: int, *, timeout: float = 3.0, **fields: Any) -> CheckVerdict:
+async def ask(port: int, *, timeout: float = TIMEOUT, **fields: Any) -> CheckVerdict:
     spec = DnsCheck.model_validate({"name": "shop.example", "resolver": "127.0.0.1", "port": port, **fields})
     return await CheckRunner(HERE).run(spec, timeout_seconds=timeout)
 
@@ -118,15 +118,15 @@ async def test_net_01_without_tcp_it_stays_truncated_and_is_no_mismatch() -> Non
 async def test_net_01_a_silent_tcp_side_is_truncated_too() -> None:
     async with name_server(truncated(lambda *_: None)) as server:
         started = time.monotonic()
-        verdict = await ask(server.port, timeout=0.5)
+        verdict = await ask(server.port, timeout=1)
     assert kind(verdict) == "dns_truncated"
-    assert time.monotonic() - started < 1.5
+    assert time.monotonic() - started < AT_ONCE
 
 
 async def test_net_01_an_answer_as_large_as_they_come_is_read() -> None:
     everything = [f"10.{number >> 8}.{number & 255}.1" for number in range(4000)]
     async with name_server(truncated(records("A", *everything))) as server:
-        verdict = await ask(server.port, timeout=20, match="equals", expected=everything[:100])
+        verdict = await ask(server.port, match="equals", expected=everything[:100])
     assert kind(verdict) == "record_mismatch"
     assert verdict.error
     assert "and 3895 more" in verdict.error.message
@@ -157,7 +157,7 @@ async def test_silence_is_a_timeout() -> None:
 async def test_a_closed_port_is_a_failure_at_once() -> None:
     started = time.monotonic()
     assert kind(await ask(closed_port())) == "dns_failure"
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < AT_ONCE
 
 
 async def test_an_answer_to_another_question_is_not_taken() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import random
 import socket
 import struct
 import time
@@ -16,7 +15,8 @@ import pytest
 from monitoring_worker.probes.runner import CheckRunner
 from shared.domain.checks import HttpCheck
 from shared.domain.result import ResultStatus
-from tests.integration.probes.conftest import body_contains, check
+from tests.dice import new_dice
+from tests.integration.probes.conftest import AT_ONCE, body_contains, check
 from tests.integration.probes.targets import answer, closed_port, serve
 
 GZIP = "Content-Encoding: gzip"
@@ -41,7 +41,7 @@ async def test_http_01_an_answer_without_a_body_ends_at_the_blank_line(
         bodies = [] if method == "HEAD" else [{"source": "body", "operator": "empty"}]
         verdict = await check(runner, target.url(), method=method, assertions=status + bodies)
         assert verdict.status is ResultStatus.UP, verdict.error
-        assert time.monotonic() - started < 1
+        assert time.monotonic() - started < AT_ONCE
 
 
 async def test_interim_answers_are_not_the_answer(runner: CheckRunner) -> None:
@@ -159,9 +159,7 @@ async def test_http_08_charsets_are_honoured(
 
 
 async def test_http_08_random_bytes_are_text_without_the_keyword(runner: CheckRunner) -> None:
-    seed = random.randrange(2**32)
-    print("seed", seed)
-    async with serve(answer("200 OK", random.Random(seed).randbytes(100_000))) as target:
+    async with serve(answer("200 OK", new_dice().randbytes(100_000))) as target:
         verdict = await check(runner, target.url(), assertions=body_contains("Verfügbar"))
         assert verdict.error
         assert verdict.error.kind == "keyword_missing"
@@ -271,13 +269,13 @@ async def test_a_request_carries_what_the_user_typed(runner: CheckRunner) -> Non
 
 async def test_the_time_until_the_first_byte_is_the_servers(runner: CheckRunner) -> None:
     async def think(_: bytes, writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.5)
         writer.write(answer("200 OK", b"ready"))
 
     async with serve(think) as target:
         verdict = await check(runner, target.url())
         spent = verdict.timings_ms
-        assert spent.first_byte >= 49
+        assert spent.first_byte >= 499
         assert spent.transfer < spent.first_byte
         assert spent.total >= spent.dns + spent.connect + spent.first_byte + spent.transfer - 0.01
 

@@ -21,7 +21,7 @@ from shared.domain.errors import ErrorKind
 from shared.domain.observation import HttpObservation
 from shared.domain.result import CheckVerdict, ResultStatus, StepResult
 from shared.http.guard import AddressPolicy
-from tests.integration.probes.conftest import TIMEOUT
+from tests.integration.probes.conftest import AT_ONCE, TIMEOUT
 from tests.integration.probes.targets import Handler, Names, Target, answer, path_of, serve
 
 TOKEN = "tok/en+5ecret"
@@ -231,7 +231,7 @@ async def test_one_deadline_spans_all_steps_and_the_cleanup_still_runs(runner: C
             cleanup={"name": "clean", "url": target.url("/clean")},
         )
         took = time.monotonic() - began
-    assert 1.5 < took < 2.5, "steps have 1.6 s of it, the cleanup the rest"
+    assert 1.5 < took < AT_ONCE, "steps have 1.6 s of it, the cleanup the rest"
     assert paths(target) == ["/slow", "/hang", "/clean"]
     kind, message = failure(verdict)
     assert kind is ErrorKind.TIMEOUT
@@ -252,10 +252,10 @@ async def test_a_cleanup_that_hangs_ends_with_the_deadline(runner: CheckRunner) 
         verdict = await run(
             runner,
             [{"name": "one", "url": target.url("/one")}],
-            timeout=0.6,
+            timeout=2,
             cleanup={"name": "clean", "url": target.url("/hang")},
         )
-    assert time.monotonic() - began < 1.5
+    assert time.monotonic() - began < AT_ONCE
     assert failure(verdict)[1].startswith("step 'clean': timed out")
 
 

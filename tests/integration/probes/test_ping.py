@@ -17,7 +17,7 @@ from shared.domain.checks import PingCheck
 from shared.domain.result import CheckVerdict, ResultStatus
 from shared.http import icmp
 from shared.http.guard import AddressPolicy
-from tests.integration.probes.conftest import HERE
+from tests.integration.probes.conftest import AT_ONCE, HERE, TIMEOUT
 from tests.integration.probes.targets import Names
 
 
@@ -37,7 +37,7 @@ needs_icmp = pytest.mark.skipif(not allowed(), reason="this kernel lets these te
 
 async def echo(host: str = "127.0.0.1", *, runner: CheckRunner | None = None, **fields: Any) -> CheckVerdict:
     spec = PingCheck.model_validate({"host": host, "interval_ms": 100, **fields})
-    return await (runner or CheckRunner(HERE)).run(spec, timeout_seconds=2.0)
+    return await (runner or CheckRunner(HERE)).run(spec, timeout_seconds=TIMEOUT)
 
 
 @needs_icmp
@@ -50,7 +50,7 @@ async def test_echoes_come_back_with_their_times(host: str) -> None:
     assert verdict.ping.rtt_min is not None
     assert verdict.ping.rtt_average is not None
     assert verdict.ping.rtt_max is not None
-    assert 0 < verdict.ping.rtt_min <= verdict.ping.rtt_average <= verdict.ping.rtt_max < 100
+    assert 0 < verdict.ping.rtt_min <= verdict.ping.rtt_average <= verdict.ping.rtt_max < AT_ONCE * 1000
     assert verdict.timings_ms.first_byte == verdict.ping.rtt_average
 
 
@@ -74,12 +74,12 @@ async def test_lost_echoes_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(icmp, "echo_request", lose_the_second)
     started = time.monotonic()
     verdict = await CheckRunner(HERE).run(
-        PingCheck(host="127.0.0.1", interval_ms=100, degraded_loss_percent=30), timeout_seconds=0.6
+        PingCheck(host="127.0.0.1", interval_ms=100, degraded_loss_percent=30), timeout_seconds=2
     )
     assert verdict.status is ResultStatus.DEGRADED
     assert verdict.error
     assert verdict.error.message == "1 of 3 echo requests were lost (degraded from 30 %)"
-    assert time.monotonic() - started < 1.6
+    assert time.monotonic() - started < AT_ONCE
 
 
 @needs_icmp
@@ -109,7 +109,7 @@ async def test_what_the_network_says_is_data_at_once(monkeypatch: pytest.MonkeyP
     assert verdict.error
     assert verdict.error.kind == "connect_unreachable"
     assert verdict.error.message == "127.0.0.1 cannot be reached: scripted"
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < AT_ONCE
 
 
 async def test_without_permission_the_check_says_what_to_grant(monkeypatch: pytest.MonkeyPatch) -> None:

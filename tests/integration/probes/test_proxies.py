@@ -247,7 +247,7 @@ async def test_sec_01_a_private_address_is_not_reached_through_a_proxy(scheme: s
         assert proxy.asked == []
 
 
-@pytest.mark.parametrize("host", ["localhost", "a.localhost"])
+@pytest.mark.parametrize("host", ["localhost", "a.localhost", "localhost.", "a.localhost."])
 async def test_sec_01_the_proxys_own_machine_is_not_reached_by_name(host: str) -> None:
     policy = AddressPolicy(allowed_networks=(ip_network("127.0.0.2/32"),))
     spec = HttpCheck.model_validate({"url": f"http://{host}/", "proxy": {"url": "http://127.0.0.2:1"}})

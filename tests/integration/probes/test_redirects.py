@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
@@ -151,16 +150,15 @@ async def test_sec_03_only_web_addresses_are_followed(runner: CheckRunner, locat
 
 async def test_http_03_all_hops_share_one_deadline(runner: CheckRunner) -> None:
     async def slow(request: bytes, writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(0.35)
+        await asyncio.sleep(0.3)
         writer.write(to(path_of(request) + "x"))
 
     async with serve(slow) as target:
-        started = time.monotonic()
-        verdict = await check(runner, target.url(), timeout=0.5)
+        verdict = await check(runner, target.url(), timeout=2)
         assert verdict.error
+        # With a deadline for each hop there would be too many of them, as none takes two seconds.
         assert verdict.error.kind == "timeout"
-        assert "first byte" in verdict.error.message
-        assert 0.45 <= time.monotonic() - started < 3, "ten hops would take 3.5 s"
+        assert "timed out after 2 s" in verdict.error.message
 
 
 async def test_secrets_in_a_query_are_masked_in_the_result(runner: CheckRunner) -> None:

@@ -169,3 +169,33 @@ async def test_a_handshake_that_the_server_leaves_is_named_as_that(
     assert kind(verdict) == expected
     assert verdict.error
     assert verdict.error.message.endswith("during the TLS handshake")
+
+
+async def test_tls_05_an_objection_that_a_reset_overtook_is_heard_at_a_second_look(
+    runner: CheckRunner, authority: Authority
+) -> None:
+    """Who hangs up with a request unread resets the connection, and the client never sees the alert before it."""
+    context, greetings = demanding(authority, ssl.TLSVersion.TLSv1_3), 0
+
+    async def object_to(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal greetings
+        greetings += 1
+        is_first, incoming, outgoing = greetings == 1, ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = context.wrap_bio(incoming, outgoing, server_side=True)
+        while data := await reader.read(65536):
+            incoming.write(data)
+            try:
+                tls.do_handshake()
+            except ssl.SSLWantReadError:
+                writer.write(outgoing.read())
+            except ssl.SSLError:
+                if is_first:
+                    _reset(writer)
+                else:
+                    writer.write(outgoing.read())
+                return
+
+    async with speaking(object_to) as port:
+        verdict = await check(runner, f"https://127.0.0.1:{port}/")
+    assert kind(verdict) == "tls_client_cert_required"
+    assert greetings == 2
