@@ -6,35 +6,33 @@ as missed with its reason. So each slot ends once: acknowledged, or recorded.
 
 A queue without an answer is not the end: NATS may well be there, only the stream has no leader or no room. Then a
 slot is offered to the workers of its region directly, and the one that takes it acknowledges it. So is a slot that
-was refused for half its interval: the check before it lies in a queue that nobody is given messages of.
+was refused for half its interval: the check before it lies in a queue that nobody is given messages of. That our
+own connection is lost says nothing about the stream: another scheduler may have put the same slots into it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import heapq
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import count
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import structlog
 
+from monitoring_scheduler.lane import Entry, Lane, Sender
 from shared.contracts import names
 from shared.contracts.wire import CheckOrder, ResultBatch, ResultMessage, Schedule
 from shared.domain.clock import Clock
 from shared.domain.errors import MissedReason
 from shared.domain.planner import DueSlot
 from shared.domain.result import SlotKey, missed
-from shared.messaging.errors import PublishRejectedError, PublishUnknownError
+from shared.messaging.errors import ConnectionLostError, PublishRejectedError, PublishUnknownError
 from shared.messaging.task_format import encode_task
 from shared.observability import metrics
 
 log = structlog.get_logger(__name__)
 
-FIRST_PAUSE_SECONDS = 0.25
 OFFER_PAUSE_SECONDS = 0.1
 SILENCE_SECONDS = 5.0
 SHORTEST_LIMIT_SECONDS = 0.5
@@ -49,42 +47,18 @@ _MESSAGES = {
 }
 
 
-class Sender(Protocol):
-    """The publishing side of the queue: returns once written; the future resolves with the acknowledgement."""
-
-    async def publish(self, subject: str, payload: bytes, *, message_id: str) -> asyncio.Future[Any]: ...
-
-
-@dataclass(slots=True, eq=False)
-class Entry:
-    """One message in the book: a check to run, or the record of a missed one."""
-
-    key: SlotKey
-    subject: str
-    payload: bytes
-    message_id: str
-    revision: int
-    is_check: bool
-    by_hand: bool = False
-    reason: MissedReason = MissedReason.SCHEDULER_GAP
-    pause: float = FIRST_PAUSE_SECONDS
-    longest_pause: float = SHORTEST_LIMIT_SECONDS
-    patience_ms: int = 0
-    in_flight: bool = False
-    superseded: bool = False
-
-
 class Dispatcher:
     """The book of slots that are due and not yet acknowledged."""
 
-    def __init__(self, queue: Sender, workers: Sender, clock: Clock, permitted: Callable[[], bool]) -> None:
-        """``workers`` sends offers: with a shorter patience than ``queue`` and a window of its own."""
-        self._queue, self._workers = queue, workers
+    def __init__(
+        self, checks: Sender, offers: Sender, records: Sender, clock: Clock, permitted: Callable[[], bool]
+    ) -> None:
+        """Each sender has a window of its own; that of ``offers`` has a shorter patience than the others."""
+        self._checks, self._offers, self._records = Lane(checks), Lane(offers), Lane(records)
+        self._lanes = self._checks, self._offers, self._records
         self._clock, self._permitted = clock, permitted
         self._book: dict[str, Entry] = {}
         self._newest: dict[tuple[object, str], Entry] = {}
-        self._waiting: list[tuple[float, int, Entry]] = []
-        self._order = count()
         self._missed_waiting = 0
         self._silent_until = float("-inf")
         self._asking: Entry | None = None
@@ -124,15 +98,20 @@ class Dispatcher:
 
     def next_retry(self) -> float | None:
         """The monotonic time of the next entry to send, or None."""
-        return self._waiting[0][0] if self._waiting else None
+        return min((moment for lane in self._lanes if (moment := lane.next_moment()) is not None), default=None)
 
     async def flush(self) -> None:
-        """Send all that may be sent now. The permission is asked again before every single one."""
+        """Send all that may be sent now and finds room. The permission is asked again before every single one."""
         now = self._clock.monotonic()
-        while self._waiting and self._waiting[0][0] <= now and self._permitted():
-            _, _, entry = heapq.heappop(self._waiting)
-            if self._book.get(entry.message_id) is entry:
-                await self._send(entry)
+        for lane in self._lanes:
+            while lane.has_next(now) and self._permitted():
+                entry = lane.pop()
+                if self._book.get(entry.message_id) is not entry:
+                    continue
+                if lane is self._checks and self._goes_round_the_stream(entry):
+                    self._offers.put(entry, now)
+                else:
+                    await self._send(lane, entry)
 
     def _enter_check(self, schedule: Schedule, region: str, slot_ms: int) -> None:
         key = SlotKey(schedule.monitor_id, region, slot_ms)
@@ -151,13 +130,12 @@ class Dispatcher:
         )
         payload = encode_task(names.RUN_CHECK_TASK, key.message_id, msgspec.json.encode(order))
         subject = names.check_subject(region, schedule.monitor_id)
-        entry = Entry(key, subject, payload, key.message_id, schedule.revision, is_check=True)
         # Ten tries in an interval are plenty, and many monitors may be waiting for a region without workers.
-        limit = max(SHORTEST_LIMIT_SECONDS, schedule.interval_ms / 10_000)
-        entry.longest_pause = min(limit, LONGEST_LIMIT_SECONDS)
+        limit = min(max(SHORTEST_LIMIT_SECONDS, schedule.interval_ms / 10_000), LONGEST_LIMIT_SECONDS)
+        entry = Entry(key, subject, payload, key.message_id, schedule.revision, is_check=True, longest_pause=limit)
         entry.patience_ms = schedule.interval_ms // 2
         self._newest[place] = entry
-        self._enter(entry, 0.0)
+        self._enter(entry)
 
     def _supersede(self, entry: Entry) -> None:
         if entry.in_flight:
@@ -181,14 +159,21 @@ class Dispatcher:
         )
         subject = names.result_subject(key.region)
         payload = msgspec.json.encode(ResultBatch((message,)))
-        entry = Entry(key, subject, payload, f"missed:{key.message_id}", revision, is_check=False, reason=reason)
-        if entry.message_id not in self._book:
+        message_id, limit = f"missed:{key.message_id}", LONGEST_LIMIT_SECONDS
+        if message_id not in self._book:
             self._missed_waiting += 1
-            self._enter(entry, 0.0)
+            entry = Entry(key, subject, payload, message_id, revision, is_check=False, longest_pause=limit)
+            entry.reason = reason
+            self._enter(entry)
 
-    def _enter(self, entry: Entry, not_before: float) -> None:
+    def _enter(self, entry: Entry) -> None:
         self._book[entry.message_id] = entry
-        heapq.heappush(self._waiting, (not_before, next(self._order), entry))
+        self._lane_of(entry).put(entry, 0.0)
+
+    def _lane_of(self, entry: Entry) -> Lane:
+        if not entry.is_check:
+            return self._records
+        return self._offers if entry.by_hand else self._checks
 
     def _strike(self, message_id: str, entry: Entry) -> None:
         del self._book[message_id]
@@ -197,38 +182,32 @@ class Dispatcher:
         elif self._newest.get((entry.key.monitor_id, entry.key.region)) is entry:
             del self._newest[entry.key.monitor_id, entry.key.region]
 
-    async def _send(self, entry: Entry) -> None:
+    async def _send(self, lane: Lane, entry: Entry) -> None:
         entry.in_flight = True
-        self._choose_way(entry)
-        if entry.by_hand:
-            sender, subject = self._workers, names.hand_over_subject(entry.key.region)
-        else:
-            sender, subject = self._queue, entry.subject
-        future = await sender.publish(subject, entry.payload, message_id=entry.message_id)
+        subject = names.hand_over_subject(entry.key.region) if entry.by_hand else entry.subject
+        future = await lane.sender.publish(subject, entry.payload, message_id=entry.message_id)
         future.add_done_callback(lambda done: self._settled(entry, done))
 
-    def _choose_way(self, entry: Entry) -> None:
-        """A silent stream is asked again with one check at a time; the others must not wait for its deadline.
-
-        Silence is no longer known after a while: a standby that takes over must not act on what it met last time.
-        """
-        if entry.by_hand or not entry.is_check or self._clock.monotonic() > self._silent_until:
-            return
-        if self._asking is None:
+    def _goes_round_the_stream(self, entry: Entry) -> bool:
+        """A silent stream is asked again with one check at a time; the others must not wait for its deadline."""
+        if not self._is_silent:
+            return False
+        entry.by_hand = self._asking is not None
+        if not entry.by_hand:
             self._asking = entry
-        else:
-            entry.by_hand = True
+        return entry.by_hand
+
+    @property
+    def _is_silent(self) -> bool:
+        """No longer known after a while: a standby that takes over must not act on what it met last time."""
+        return self._clock.monotonic() <= self._silent_until
 
     def _settled(self, entry: Entry, done: asyncio.Future[Any]) -> None:
         if self._asking is entry:
             self._asking = None
-        if done.cancelled():
-            entry.in_flight = False
-            return
-        error = done.exception()
+        error = PublishUnknownError("cancelled") if done.cancelled() else done.exception()
         if entry.is_check and not entry.by_hand:
-            is_silent = isinstance(error, PublishUnknownError)
-            self._silent_until = self._clock.monotonic() + SILENCE_SECONDS if is_silent else float("-inf")
+            self._note_silence(error)
         if error is not None:
             self._failed(entry, error)
             return
@@ -237,6 +216,12 @@ class Dispatcher:
             self._count_dispatched(entry)
         else:
             metrics.slots_missed.labels(entry.reason.value).inc()
+
+    def _note_silence(self, error: BaseException | None) -> None:
+        if isinstance(error, ConnectionLostError):
+            return
+        is_silent = isinstance(error, PublishUnknownError)
+        self._silent_until = self._clock.monotonic() + SILENCE_SECONDS if is_silent else float("-inf")
 
     def _count_dispatched(self, entry: Entry) -> None:
         if entry.by_hand:
@@ -257,12 +242,12 @@ class Dispatcher:
         pause = entry.pause
         if entry.by_hand:
             # One worker of several may be cut off: after silence, which took its time, another is asked.
-            entry.by_hand = type(error) is PublishUnknownError
+            entry.by_hand = type(error) is PublishUnknownError and self._is_silent
             pause = OFFER_PAUSE_SECONDS if entry.by_hand else pause
             log.debug("no worker takes a slot directly", slot=entry.key.message_id, error=str(error))
         else:
             entry.reason = _reason(error)
-            entry.by_hand = entry.is_check and self._is_worth_an_offer(entry)
+            entry.by_hand = entry.is_check and self._is_worth_an_offer(entry, error)
             pause = 0.0 if entry.by_hand else pause
             if entry.reason is not MissedReason.WORKER_GAP:
                 log.warning("a slot was not acknowledged by the queue", slot=entry.key.message_id, error=str(error))
@@ -271,13 +256,15 @@ class Dispatcher:
         else:
             self._try_again(entry, pause)
 
-    def _is_worth_an_offer(self, entry: Entry) -> bool:
-        """The check before may just be running: only after a while does its place count as stuck."""
+    def _is_worth_an_offer(self, entry: Entry, error: BaseException) -> bool:
+        if isinstance(error, ConnectionLostError):
+            return False
+        # The check before may just be running: only after a while does its place count as stuck.
         age_ms = self._clock.now_ms() - entry.key.slot_ms
         return entry.reason is not MissedReason.WORKER_GAP or age_ms >= entry.patience_ms
 
     def _try_again(self, entry: Entry, pause: float) -> None:
-        heapq.heappush(self._waiting, (self._clock.monotonic() + pause, next(self._order), entry))
+        self._lane_of(entry).put(entry, self._clock.monotonic() + pause)
         if pause:
             entry.pause = min(entry.pause * 2, entry.longest_pause)
 

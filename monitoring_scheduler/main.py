@@ -40,6 +40,8 @@ STALE_AFTER_SECONDS = 30.0
 # A worker answers an offer before it begins the check; silence means that another should be asked, several times
 # within the shortest interval: a frozen server goes on taking its share of the offers.
 OFFER_SECONDS = 0.4
+# Checks that are due at the same moment go out in one pass; what finds no room waits for the next one.
+CHECKS_IN_FLIGHT = 4096
 
 
 class Scheduler:
@@ -57,14 +59,16 @@ class Scheduler:
         self._life.listen_to_signals()
         async with AsyncExitStack() as stack:
             connection = await self._connect(stack)
-            publisher = await stack.enter_async_context(Publisher(connection))
-            stack.push_async_callback(self._life.end)
+            publisher = await stack.enter_async_context(Publisher(connection, window=CHECKS_IN_FLIGHT))
+            offers = await stack.enter_async_context(Publisher(connection, timeout=OFFER_SECONDS))
+            records = await stack.enter_async_context(Publisher(connection))
+            reports = await stack.enter_async_context(Publisher(connection))
+            stack.push_async_callback(self._life.end)  # before those stop who get the answers to what is sent
             watch = ClockWatch(connection, self._clock)
             await watch.look()
             lease = self._elect(connection)
             source = await self._follow(connection, lease)
-            offers = await stack.enter_async_context(Publisher(connection, timeout=OFFER_SECONDS))
-            dispatcher = Dispatcher(publisher, offers, self._clock, lambda: source.may_send)
+            dispatcher = Dispatcher(publisher, offers, records, self._clock, lambda: source.may_send)
             broker = ResilientPullBroker(connection, publisher, CHECKS_STREAM, "", ensure=self._ensure(connection))
             scheduler = K8sScheduler(lease.owner, broker, source, dispatcher, self._clock)
             self._probes["beat"] = scheduler.problem
@@ -73,7 +77,7 @@ class Scheduler:
             self._life.start("beat", scheduler.run())
             guard = StreamGuard(connection, self._clock, self._ensure(connection), scheduler.repeat_since)
             self._life.start("stream guard", guard.run())
-            reporter = ProgressReporter(publisher, lambda: scheduler.report() if source.may_send else None)
+            reporter = ProgressReporter(reports, scheduler.report)
             self._life.start("progress", reporter.run())
             await self._report_health(stack)
             log.info("scheduler started", schedules=len(source))

@@ -49,6 +49,6 @@ def read_progress(value: bytes | None) -> Progress | None:
         return None
     try:
         return msgspec.json.decode(value, type=Progress)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         log.error("the watermark can't be read", error=str(error))
         return None

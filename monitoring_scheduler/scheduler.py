@@ -34,7 +34,7 @@ class K8sScheduler(TaskiqScheduler):
         super().__init__(broker, [source])
         self.name = name
         self._source, self._dispatcher, self._clock = source, dispatcher, clock
-        self._planned_until_ms = 0
+        self._planned_until_ms: int | None = None
         self._last_pass = clock.monotonic()
 
     async def run(self) -> None:
@@ -55,13 +55,17 @@ class K8sScheduler(TaskiqScheduler):
             for due, schedule in self._source.take_due(now):
                 self._dispatcher.add(due, schedule)
             self._planned_until_ms = now
-        elif (done := self._source.done_until_ms) is not None:
+            return
+        self._planned_until_ms = None
+        if (done := self._source.done_until_ms) is not None:
             self._source.strike_out_done()
             self._dispatcher.settle_until(done)
 
-    def report(self) -> Progress:
-        """What a leader reports: everything older than its oldest open slot is done."""
+    def report(self) -> Progress | None:
+        """Who sends reports that everything older than its oldest open slot is done; None if that is not us."""
         now = self._planned_until_ms
+        if now is None or not self._source.may_send:
+            return None
         oldest = self._dispatcher.oldest_slot_ms()
         done = now if oldest is None else max(oldest - 1, now - LOOKBACK_MS)
         return Progress(min(done, now), now, self.name)

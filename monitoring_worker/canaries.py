@@ -14,7 +14,7 @@ from shared.domain.clock import Clock
 log = structlog.get_logger(__name__)
 
 LOOK_SECONDS = 10.0
-FRESH_SECONDS = 1.0
+FRESH_SECONDS = 0.5
 TIMEOUT_SECONDS = 3.0
 
 
@@ -38,14 +38,23 @@ class Canaries:
     async def doubt(self, began: float) -> str | None:
         """Why a failure of a check is no evidence, or None; ``began`` is its start on the monotonic clock.
 
-        Looks anew unless that was done a moment ago; those who ask meanwhile wait for the same look.
+        A look from before that start vouches for nothing: there is another one, for all who ask meanwhile.
         """
-        if self._clock.monotonic() - self._looked_at > FRESH_SECONDS:
+        if not self._has_looked_since(began):
             if self._looking is None or self._looking.done():
-                self._looking = asyncio.create_task(self._look())
+                self._looking = asyncio.create_task(self._look_again())
             await asyncio.shield(self._looking)
         # A network that came back while the check was under way was away for it.
-        return (self.trouble or "its canaries failed while it ran") if self._failed_at >= began else None
+        return self.trouble or ("its canaries failed while it ran" if self._failed_at >= began else None)
+
+    def _has_looked_since(self, began: float) -> bool:
+        is_fresh = self._clock.monotonic() - self._looked_at <= FRESH_SECONDS
+        return is_fresh and (self.trouble is not None or self._looked_at >= began)
+
+    async def _look_again(self) -> None:
+        # However many checks fail, the canaries are asked twice a second.
+        await asyncio.sleep(self._looked_at + FRESH_SECONDS - self._clock.monotonic())
+        await self._look()
 
     async def _look(self) -> None:
         reached = await asyncio.gather(*(self._reaches(canary) for canary in self._checks))

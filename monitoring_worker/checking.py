@@ -83,18 +83,20 @@ class CheckDuty:
         self.running = 0
 
     async def scheduled(self, task: CheckTask) -> None:
-        """Run a due slot; one that is too old is recorded as missed: its answer could not be given any more."""
+        """Run a due slot and return when its result is in the queue. What waits there is not held here as well."""
+        await self._sink(await self._outcome(task))
+
+    async def _outcome(self, task: CheckTask) -> ResultMessage:
+        """A slot that is too old is missed: its answer could not be given any more."""
         started_ms = self._clock.now_ms()
         if started_ms - task.slot_ms > max(task.interval_ms, STALE_AFTER_MS):
             late_s = (started_ms - task.slot_ms) // 1000
             verdict = missed(MissedReason.WORKER_GAP, f"a worker was free for this check only {late_s} s late")
             metrics.slots_missed.labels(MissedReason.WORKER_GAP.value).inc()
-            await self._sink(self._message(task, None, verdict))
-            return
+            return self._message(task, None, verdict)
         began = self._clock.monotonic()
         verdict = await self._run(task.run, (task.monitor_id, task.revision), task.interval_ms / 1000)
-        verdict = await self._doubted(verdict, began)
-        await self._sink(self._message(task, started_ms, verdict))
+        return self._message(task, started_ms, await self._doubted(verdict, began))
 
     async def on_demand(self, request: RunNow) -> RunNowAnswer:
         """Run what a person waits for; the result of a saved monitor is stored like any other."""
@@ -157,6 +159,8 @@ class CheckDuty:
                 retry_delay_seconds=run.retry_delay_seconds,
                 budget_seconds=budget_seconds,
             )
+        if verdict.error and verdict.error.kind is ErrorKind.OVERLOADED:
+            metrics.slots_missed.labels(MissedReason.OVERLOADED.value).inc()
         metrics.checks.labels(check.kind, verdict.status.value).inc()
         metrics.check_duration.labels(check.kind).observe(self._clock.monotonic() - began)
         return verdict

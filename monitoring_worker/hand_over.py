@@ -31,6 +31,9 @@ class HandOver:
     def __init__(self, duty: CheckDuty, clock: Clock, *, concurrency: int) -> None:
         self._duty, self._clock, self._concurrency = duty, clock, concurrency
         self._in_hand: dict[SlotKey, asyncio.Task[None]] = {}
+        # Taken, and not yet among the checks that run: many offers may come at once.
+        self._beginning = 0
+        self._is_finishing = False
 
     async def offered(self, payload: bytes) -> bytes:
         """The answer to an offer, given before the check begins. Raises ``ValueError`` for what is no check."""
@@ -42,27 +45,37 @@ class HandOver:
         return acceptance()
 
     async def finish(self, grace: float) -> None:
-        """Wait for what is in hand, at most ``grace`` seconds."""
-        if not self._in_hand:
-            return
-        _, unfinished = await asyncio.wait(self._in_hand.values(), timeout=grace)
-        for task in unfinished:
-            task.cancel()
-        if unfinished:
-            log.error("results of checks are lost: the queue did not take them in time", slots=len(unfinished))
+        """Take nothing more and wait for what is in hand, at most ``grace`` seconds; what is lost is said."""
+        self._is_finishing = True
+        try:
+            if self._in_hand:
+                await asyncio.wait(self._in_hand.values(), timeout=grace)
+        finally:
+            unfinished = [task for task in self._in_hand.values() if not task.done()]
+            for task in unfinished:
+                task.cancel()
+            if unfinished:
+                log.error("results of checks are lost: the queue did not take them in time", slots=len(unfinished))
 
     def _objection(self, task: CheckTask) -> str | None:
+        if self._is_finishing:
+            return "this worker stops"
         if self._clock.now_ms() >= task.slot_ms + task.interval_ms:
             return "overtaken by the monitor's next slot"  # an offer that lay in a frozen server
-        if self._duty.running >= self._concurrency:
+        if self._duty.running + self._beginning >= self._concurrency:
             return "all places for checks are taken"
         if len(self._in_hand) >= MAX_IN_HAND:
             return "too many results wait for the queue"
         return None
 
     def _take(self, task: CheckTask) -> None:
-        self._in_hand[task.key] = running = asyncio.create_task(self._duty.scheduled(task))
+        self._beginning += 1
+        self._in_hand[task.key] = running = asyncio.create_task(self._run(task))
         running.add_done_callback(lambda done: self._done(task.key, done))
+
+    async def _run(self, task: CheckTask) -> None:
+        self._beginning -= 1
+        await self._duty.scheduled(task)
 
     def _done(self, key: SlotKey, done: asyncio.Task[None]) -> None:
         del self._in_hand[key]

@@ -7,13 +7,12 @@ only a newer release knows the job) is offered again, to this worker or another,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 import structlog
 from nats.aio.msg import Msg
-from nats.errors import Error as NatsError
 
 from shared.contracts.wire import JobTask
 from shared.domain.clock import Clock
@@ -105,17 +104,10 @@ class JobReceiver:
             task = msgspec.convert(TaskFormatter().loads(message.data).args[0], JobTask)
         except (ValueError, IndexError) as error:
             log.error("a message that names no job is dropped", subject=message.subject, error=describe(error))
-            await _settle(message.term())
+            await self._pull.settle(message, message.term())
             return
         if await self._duty.run(task):
-            await _settle(message.ack())
+            await self._pull.settle(message, message.ack())
         else:
             # While it waits, no newer slot of its job comes: it must not wait for as long as an interval.
-            await _settle(message.nak(delay=min(LONGEST_PAUSE_SECONDS, task.interval_ms / 5000)))
-
-
-async def _settle(settling: Awaitable[None]) -> None:
-    try:
-        await settling
-    except NatsError as error:  # it comes again and is not due then
-        log.info("a slot of a job comes again", error=describe(error))
+            await self._pull.settle(message, message.nak(delay=min(LONGEST_PAUSE_SECONDS, task.interval_ms / 5000)))

@@ -240,9 +240,11 @@ class Worker:
 
         async def serve() -> None:
             await server.start()
-            await self._life.stopping.wait()
-            await server.stop()
-            await hand_over.finish(HAND_OVER_GRACE_SECONDS)
+            try:
+                await self._life.stopping.wait()
+                await server.stop()
+            finally:
+                await hand_over.finish(HAND_OVER_GRACE_SECONDS)
 
         return self._life.start("hand over", serve())
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import structlog
 from nats.aio.msg import Msg
-from nats.errors import Error as NatsError
 from sqlalchemy.exc import SQLAlchemyError
 
 from shared.contracts.names import result_subject
@@ -60,7 +59,7 @@ class Recorder:
             if results:
                 await self._store(results)
             for message, _ in readable:
-                await _settle(message.ack())
+                await self._pull.settle(message, message.ack())
 
     async def _decode(self, message: Msg) -> ResultBatch | None:
         try:
@@ -76,9 +75,9 @@ class Recorder:
             await self._letters.put_message(message, UNDECODABLE, reason)
         except PublishError as error:
             log.warning("a message could not be kept as a dead letter yet", reason=str(error))
-            await _settle(message.nak(delay=LONGEST_PAUSE_SECONDS))
+            await self._pull.settle(message, message.nak(delay=LONGEST_PAUSE_SECONDS))
         else:
-            await _settle(message.term())
+            await self._pull.settle(message, message.term())
 
     async def _store(self, results: Sequence[ResultMessage]) -> None:
         """Store these for good: until they are stored, or refused one by one for their content."""
@@ -150,10 +149,3 @@ class Recorder:
         if self.failing_since is None:
             self.failing_since = self._clock.monotonic()
         log.error("results can't be stored; they wait in the queue", error=self.last_error)
-
-
-async def _settle(settling: Awaitable[None]) -> None:
-    try:
-        await settling
-    except NatsError as error:  # it comes again, and the key of a result lets it in only once
-        log.info("a message comes again", error=str(error))

@@ -14,6 +14,7 @@ from typing import Any
 
 import structlog
 import uvloop
+from nats.errors import Error as NatsError
 
 from shared.db.errors import DatabaseError
 from shared.messaging.connect import NatsConnection, connect
@@ -132,7 +133,7 @@ def run_process(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         uvloop.run(work())
     except asyncio.CancelledError:
         log.info("stopped before the start was complete")
-    except (MessagingError, DatabaseError, PartEndedError, OSError) as error:
+    except (MessagingError, NatsError, DatabaseError, PartEndedError, OSError) as error:
         log.error("the process ends", reason=str(error) or type(error).__name__)
         sys.exit(EXIT_FAILED)
     except Exception:

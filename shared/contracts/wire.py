@@ -119,6 +119,13 @@ class ResultBatch(msgspec.Struct, frozen=True):
     v: Literal[1] = 1
 
 
+class EncodedResults(msgspec.Struct, frozen=True):
+    """A ``ResultBatch`` as whoever measured its results before writes it."""
+
+    results: tuple[msgspec.Raw, ...]
+    v: Literal[1] = 1
+
+
 class RunNow(msgspec.Struct, frozen=True):
     """A request on ``run.<region>``: check this now and answer with a ``RunNowAnswer``.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from functools import partial
 from typing import Final
 
 import structlog
 from nats.aio.msg import Msg
-from nats.errors import Error as NatsError
 from taskiq import AckableMessage, AsyncBroker, BrokerMessage
 from taskiq.message import TaskiqMessage
 from taskiq_nats import PullBasedJetStreamBroker
@@ -105,9 +105,14 @@ class ResilientPullBroker(PullBasedJetStreamBroker):
         try:
             async for message in self.pull.messages():
                 if task := await self._accepted(message):
-                    yield AckableMessage(data=DecodedTask.of(message, task), ack=message.ack)
+                    yield AckableMessage(
+                        data=DecodedTask.of(message, task), ack=partial(self._acknowledge, message)
+                    )
         finally:
             await self.pull.stop()
+
+    async def _acknowledge(self, message: Msg) -> None:
+        await self.pull.settle(message, message.ack())
 
     async def _accepted(self, message: Msg) -> TaskiqMessage | None:
         """The task in a message, if this worker can run it."""
@@ -139,23 +144,16 @@ class ResilientPullBroker(PullBasedJetStreamBroker):
         if metadata.num_delivered >= UNKNOWN_TASK_DELIVERIES and age >= self._unknown_patience:
             await self._bury(message, "unknown_task", f"no worker knows a task named {name[:100]}")
         else:
-            await _settle(message.nak(delay=UNKNOWN_TASK_DELAY_SECONDS))
+            await self.pull.settle(message, message.nak(delay=UNKNOWN_TASK_DELAY_SECONDS))
 
     async def _bury(self, message: Msg, kind: str, reason: str) -> None:
         if self._dead_letters is None:
-            await _settle(message.nak(delay=REFUSED_AGAIN_SECONDS))
+            await self.pull.settle(message, message.nak(delay=REFUSED_AGAIN_SECONDS))
             return
         try:
             await self._dead_letters(message, kind, reason)
         except MessagingError as error:
             _log.warning("message could not be kept as a dead letter yet", error=describe(error))
-            await _settle(message.nak(delay=UNKNOWN_TASK_DELAY_SECONDS))
+            await self.pull.settle(message, message.nak(delay=UNKNOWN_TASK_DELAY_SECONDS))
         else:
-            await _settle(message.term())
-
-
-async def _settle(settling: Awaitable[None]) -> None:
-    try:
-        await settling
-    except NatsError as error:  # the message comes again and is judged again
-        _log.warning("message could not be settled", error=describe(error))
+            await self.pull.settle(message, message.term())

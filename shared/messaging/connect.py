@@ -28,6 +28,18 @@ _LOG_EVERY_SECONDS: Final = 5.0
 _log = structlog.get_logger(__name__)
 
 
+class _HangingUp(Client):
+    """The client, but for the socket of a handshake that fails: the library leaves it to the garbage collector."""
+
+    async def _process_connect_init(self) -> None:
+        try:
+            await super()._process_connect_init()
+        except BaseException:
+            if self._transport is not None:
+                self._transport.close()  # type: ignore[no-untyped-call]  # it is half typed
+            raise
+
+
 class NatsConnection:
     """A client with its JetStream context, and the listeners that want to know of a reconnect.
 
@@ -130,7 +142,7 @@ async def connect(
     ``buffer_writes`` keeps what is written while the connection is down and sends it afterwards: right for
     acknowledgements, wrong for a scheduler, whose late messages would be stale. Raises ``ConnectFailedError``.
     """
-    client = Client()
+    client = _HangingUp()
     connection = NatsConnection(client, on_closed=on_closed, clock=clock or SystemClock())
     if on_reconnected is not None:
         connection.add_reconnect_listener(on_reconnected)

@@ -7,7 +7,8 @@ MessagingError
 └── PublishError
     ├── PublishRejectedError  an answer: the message was not stored
     └── PublishUnknownError   no answer: the message may or may not be stored
-        └── NobodyListensError  the server says that nothing listens on the subject just now
+        ├── NobodyListensError   the server says that nothing listens on the subject just now
+        └── ConnectionLostError  we had no connection, or lost it before the answer
 """
 
 from __future__ import annotations
@@ -65,3 +66,7 @@ class PublishUnknownError(PublishError):
 
 class NobodyListensError(PublishUnknownError):
     """No stream with a leader, or no process, listens on the subject at this moment."""
+
+
+class ConnectionLostError(PublishUnknownError):
+    """The connection was missing or lost before an answer: nothing is known about who would have answered."""

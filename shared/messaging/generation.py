@@ -19,11 +19,7 @@ _NANOSECONDS: Final = 1_000_000_000
 
 
 class GenerationEndedError(Exception):
-    """The requests of a generation are void. ``consumer_gone`` says that there is nothing left to ask."""
-
-    def __init__(self, reason: str, *, consumer_gone: bool = False) -> None:
-        super().__init__(reason)
-        self.consumer_gone = consumer_gone
+    """The requests of a generation are void."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +86,9 @@ class Generation:
             await self._wait(self._settings.silence_limit - silent_for)
         raise self._ended or GenerationEndedError("stopped")
 
-    def end(self, reason: str, *, consumer_gone: bool = False) -> None:
+    def end(self, reason: str) -> None:
         """Make ``run`` raise soon; the first reason counts."""
-        self._ended = self._ended or GenerationEndedError(reason, consumer_gone=consumer_gone)
+        self._ended = self._ended or GenerationEndedError(reason)
         self._attention.set()
 
     def notice_taken(self) -> None:
@@ -140,7 +136,7 @@ class Generation:
     def _on_status(self, status: str, headers: dict[str, str]) -> None:
         description = headers.get("Description", "")
         if status == "503" or "Deleted" in description:
-            self.end(description or "no such consumer", consumer_gone=True)
+            self.end(description or "no such consumer")
             return
         self.last_alive = self._clock.monotonic()
         if status == "100":

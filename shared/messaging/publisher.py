@@ -20,9 +20,16 @@ from nats.errors import Error as NatsError
 
 from shared.domain.clock import Clock, SystemClock
 from shared.messaging.connect import NatsConnection, describe
-from shared.messaging.errors import NobodyListensError, PublishError, PublishRejectedError, PublishUnknownError
+from shared.messaging.errors import (
+    ConnectionLostError,
+    NobodyListensError,
+    PublishError,
+    PublishRejectedError,
+    PublishUnknownError,
+)
 
 MESSAGE_ID_HEADER: Final = "Nats-Msg-Id"
+_LOST: Final = "the connection was lost before an answer came"
 
 _log = structlog.get_logger(__name__)
 
@@ -89,6 +96,11 @@ class Publisher:
     @property
     def in_flight(self) -> int:
         return len(self._waiting)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether ``publish`` would write at once; else it waits until an earlier message is settled."""
+        return not self._window.locked()
 
     async def start(self) -> None:
         """Subscribe to the answers. Raises ``nats.errors.Error`` when the connection is closed."""
@@ -170,7 +182,7 @@ class Publisher:
         """What was on its way when the connection broke gets no answer: its deadline would only cost seconds."""
         for token, (_, deadline) in list(self._waiting.items()):
             if deadline - self._timeout <= self._connection.lost_at:
-                self._settle(token, PublishUnknownError("the connection was lost before an answer came"))
+                self._settle(token, ConnectionLostError(_LOST))
 
     def _settle(self, token: str, outcome: PublishReceipt | PublishError) -> None:
         """Resolve one message and give its place in the window back, exactly once."""
@@ -205,10 +217,16 @@ class Publisher:
             for token, (_, deadline) in list(self._waiting.items()):
                 if deadline > now:
                     break
-                self._settle(token, PublishUnknownError(f"no answer within {self._timeout:g} s"))
+                self._settle(token, self._silence(deadline))
+
+    def _silence(self, deadline: float) -> PublishUnknownError:
+        is_lost = not self._connection.is_connected or deadline - self._timeout <= self._connection.lost_at
+        return (
+            ConnectionLostError(_LOST) if is_lost else PublishUnknownError(f"no answer within {self._timeout:g} s")
+        )
 
 
 def _not_sent(error: NatsError) -> PublishError:
     if isinstance(error, MaxPayloadError | BadSubjectError | BadHeaderError):
         return PublishRejectedError(400, 0, describe(error))
-    return PublishUnknownError(describe(error))
+    return ConnectionLostError(describe(error))

@@ -17,6 +17,9 @@ from typing import Final, Self
 import structlog
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
+from nats.errors import NoRespondersError
+from nats.errors import TimeoutError as NatsTimeoutError
+from nats.js.errors import ServiceUnavailableError
 
 from shared.domain.clock import Clock, SystemClock
 from shared.messaging.cancellation import is_cancelled
@@ -27,6 +30,7 @@ from shared.messaging.keepalive import KeepAlive
 
 _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 2.0
+_NO_ANSWER: Final = (NoRespondersError, NatsTimeoutError, ServiceUnavailableError)
 
 _log = structlog.get_logger(__name__)
 
@@ -38,9 +42,10 @@ class PullLoop:
     reader with ``ack``, ``nak`` or ``term``; until then the server is told every ``keep_alive`` seconds that it
     is worked on, also after ``stop``, until ``close``.
 
-    Without a sign of life for ``failure_budget`` seconds while connected, or ``outage_budget`` seconds while NATS
-    is not reachable, ``ConsumerLostError`` ends the iteration. ``reinitialisations`` counts the generations begun
-    after a failure; ``on_reinitialised`` is called for each.
+    Without a sign of life for ``failure_budget`` seconds from a consumer whose server answers, or for
+    ``outage_budget`` seconds while NATS is not reachable or its streams have no leader, ``ConsumerLostError``
+    ends the iteration. ``reinitialisations`` counts the generations begun after a failure; ``on_reinitialised`` is
+    called for each.
     """
 
     def __init__(
@@ -72,7 +77,8 @@ class PullLoop:
         self._reconnected = asyncio.Event()
         self._current: Generation | None = None
         self._previous: Generation | None = None
-        self._failing_since: float | None = None
+        # The budget that is being used up, and since when.
+        self._failing: tuple[float, float] | None = None
         self._stopping = False
         self._keeper: asyncio.Task[None] | None = None
         self._forget_listener: Callable[[], None] | None = None
@@ -122,12 +128,21 @@ class PullLoop:
                 await generation.close()
         self._previous = self._current = None
         while self._buffer:
-            await self._hand_back(self._buffer.popleft())
+            message = self._buffer.popleft()
+            await self.settle(message, message.nak())
 
     async def close(self) -> None:
         """Stop, and let go of messages in hand: those not settled by now are redelivered. Idempotent."""
         await self.stop()
         await self._keep_alive.stop()
+
+    async def settle(self, message: Msg, answer: Awaitable[None]) -> None:
+        """Give ``answer`` about ``message``, which is let go when that can't be sent: then it comes again."""
+        try:
+            await answer
+        except NatsError as error:
+            self.let_go(message)
+            _log.info("an answer could not be sent, its message comes again", error=describe(error))
 
     def let_go(self, message: Msg) -> None:
         """Say no longer that a message is worked on: it is redelivered after ``ack_wait`` unless it is settled."""
@@ -191,7 +206,7 @@ class PullLoop:
                 await generation.run()
             except (GenerationEndedError, NatsError, OSError) as error:
                 if generation.last_alive > float("-inf"):
-                    pause, self._failing_since = _FIRST_PAUSE_SECONDS, None
+                    pause, self._failing = _FIRST_PAUSE_SECONDS, None
                 await self._recover(error, pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
@@ -211,30 +226,34 @@ class PullLoop:
         """After a failed generation: mind the budget and re-create what is gone."""
         if not self._connection.is_connected:
             return
-        self._check_budget(self._failure_budget, str(error) or describe(error))
+        reason = str(error).strip() or describe(error)
         self.reinitialisations += 1
         if self._on_reinitialised is not None:
             self._on_reinitialised()
-        _log.warning("pulling begins anew", consumer=self._settings.consumer, reason=str(error) or describe(error))
-        if not isinstance(error, GenerationEndedError) or error.consumer_gone:
-            await self._recreate()
+        _log.warning("pulling begins anew", consumer=self._settings.consumer, reason=reason)
+        if not self._reconnected.is_set():
+            # Where streams have no leader a restart mends nothing, and costs the checks that are in hand.
+            self._check_budget(self._failure_budget if await self._recreate() else self._outage_budget, reason)
         await self._wait_for_reconnect(pause)
 
-    async def _recreate(self) -> None:
+    async def _recreate(self) -> bool:
+        """Re-create the consumer if it is gone; False when nobody answers for the streams."""
         try:
             await self._ensure()
         except (MessagingError, NatsError, OSError) as error:
             _log.warning(
                 "the consumer could not be re-created yet", consumer=self._settings.consumer, error=describe(error)
             )
+            return not isinstance(error, _NO_ANSWER)
+        return True
 
     def _check_budget(self, budget: float, problem: str) -> None:
         if self._connection.is_closed:
             problem, budget = "the connection to NATS is closed for good", 0.0
         now = self._clock.monotonic()
-        if self._failing_since is None:
-            self._failing_since = now
-        if now - self._failing_since >= budget:
+        if self._failing is None or self._failing[0] != budget:
+            self._failing = budget, now
+        if now - self._failing[1] >= budget:
             raise ConsumerLostError(f"{self._settings.consumer}: given up after {budget:g} s: {problem}")
 
     async def _wait_for_reconnect(self, seconds: float) -> None:
@@ -245,7 +264,7 @@ class PullLoop:
             pass
 
     def _on_reconnected(self) -> None:
-        self._failing_since = None
+        self._failing = None
         self._reconnected.set()
         if self._current is not None:
             self._current.end("reconnected")
@@ -254,9 +273,3 @@ class PullLoop:
         self._keep_alive.hold(message)
         self._buffer.append(message)
         self._arrived.set()
-
-    async def _hand_back(self, message: Msg) -> None:
-        try:
-            await message.nak()
-        except NatsError as error:
-            _log.info("a message could not be handed back, it comes again later", error=describe(error))

@@ -69,7 +69,14 @@ class RequestServer:
     async def _received(self, message: Msg) -> None:
         task = asyncio.create_task(self._serve(message))
         self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            _log.error(
+                "a request was not answered, through a fault of our own", subject=self._subject, exc_info=error
+            )
 
     async def _serve(self, message: Msg) -> None:
         async with self._gate:

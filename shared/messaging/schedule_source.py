@@ -100,7 +100,7 @@ def read_schedule(key: str, value: bytes) -> Schedule | None:
     """A value of the bucket, or None: one that can't be read affects its own monitor only."""
     try:
         return msgspec.json.decode(value, type=Schedule)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         log.error("a schedule can't be read", key=key, error=str(error))
         return None
 

@@ -19,6 +19,7 @@ class StreamContent(msgspec.Struct):
 
     messages: int = 0
     first_ts: datetime | None = None
+    last_seq: int = 0
 
 
 class StreamState(msgspec.Struct):

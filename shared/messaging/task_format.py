@@ -63,7 +63,10 @@ class TaskFormatter(TaskiqFormatter):
         """Raises ``ValueError`` for what is not a task (``msgspec.DecodeError`` is one)."""
         if isinstance(message, DecodedTask):
             return message.task
-        task = _DECODER.decode(message)
+        try:
+            task = _DECODER.decode(message)
+        except RecursionError as error:
+            raise ValueError(str(error)) from None
         return TaskiqMessage.model_construct(
             task_id=task.task_id,
             task_name=task.task_name,

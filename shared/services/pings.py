@@ -14,7 +14,6 @@ from uuid import UUID
 
 import msgspec
 import structlog
-from nats.errors import Error as NatsError
 from sqlalchemy.exc import SQLAlchemyError
 
 from shared.contracts.names import PINGS_SUBJECT
@@ -198,7 +197,4 @@ async def store_handed_over(database: Database, pull: PullLoop) -> None:
                 log.warning("pings wait in the queue", error=str(error).partition("\n")[0])
                 await asyncio.sleep(_REST_SECONDS)
         for message in messages:
-            try:
-                await message.ack()
-            except NatsError as error:  # it comes again, and is stored once
-                log.info("a ping comes again", error=str(error))
+            await pull.settle(message, message.ack())

@@ -55,9 +55,9 @@ class DeadLetterListener:
         async with pull, asyncio.TaskGroup() as group:
             group.create_task(self._keep_count(), name="count of dead letters")
             async for message in pull.messages():
-                await self._hear(message)
+                await self._hear(pull, message)
 
-    async def _hear(self, message: Msg) -> None:
+    async def _hear(self, pull: PullLoop, message: Msg) -> None:
         try:
             letter = decode_letter(message.data)
             _log.error(
@@ -70,13 +70,13 @@ class DeadLetterListener:
             )
             if self._on_letter:
                 await self._on_letter(letter)
-            await message.ack()
+            await pull.settle(message, message.ack())
         except msgspec.DecodeError as error:
             _log.error("dead letter cannot be read by this release", subject=message.subject, error=str(error))
-            await _settle(message.ack())
+            await pull.settle(message, message.ack())
         except Exception as error:  # noqa: BLE001 whatever keeps the alarm from being raised, it is raised later
             _log.error("nobody could be told of a dead letter yet", subject=message.subject, error=describe(error))
-            await _settle(message.nak(delay=TOLD_AGAIN_SECONDS))
+            await pull.settle(message, message.nak(delay=TOLD_AGAIN_SECONDS))
 
     async def _keep_count(self) -> None:
         while not is_cancelled():
@@ -96,10 +96,3 @@ class DeadLetterListener:
     async def _ensure(self) -> None:
         await ensure_streams(self._connection.js, self._replicas)
         await ensure_dead_letter_consumer(self._connection.js)
-
-
-async def _settle(settling: Awaitable[None]) -> None:
-    try:
-        await settling
-    except NatsError as error:  # it comes again
-        _log.info("a message comes again", error=describe(error))

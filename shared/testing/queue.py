@@ -30,6 +30,7 @@ class FakeSender:
     """Keeps what is published."""
 
     published: list[Published] = field(default_factory=list)
+    has_room: bool = True
 
     async def publish(self, subject: str, payload: bytes, *, message_id: str) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

@@ -35,6 +35,10 @@ GROUPED = """
 async def part():
     raise BaseExceptionGroup('wrapped', [ConsumerLostError('nothing could be pulled')])
 run_process(lambda: process(part))"""
+LEADERLESS = """
+from nats.js.errors import ServiceUnavailableError
+async def part(): raise ServiceUnavailableError(code=503, description='JetStream system temporarily unavailable')
+run_process(lambda: process(part))"""
 FAULTY = "async def part(): return 1 / 0\nrun_process(lambda: process(part))"
 HEALTHY = "run_process(lambda: process(for_ever))"
 STUBBORN = """
@@ -65,7 +69,7 @@ async def start(program: str) -> asyncio.subprocess.Process:
 
 
 async def finished(process: asyncio.subprocess.Process) -> tuple[int | None, str]:
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         output, errors = await process.communicate()
     return process.returncode, (output + errors).decode()
 
@@ -76,6 +80,7 @@ async def finished(process: asyncio.subprocess.Process) -> tuple[int | None, str
         (RETURNS, 1, "part ended, though it should run for ever"),
         (RAISES, 1, "nothing could be pulled"),
         (GROUPED, 1, "nothing could be pulled"),
+        (LEADERLESS, 1, "temporarily unavailable"),
         (FAULTY, 1, "ZeroDivisionError"),
         (MISCONFIGURED, 2, "TOCSIN_NATS_URL"),
     ],
@@ -83,6 +88,7 @@ async def finished(process: asyncio.subprocess.Process) -> tuple[int | None, str
 async def test_a_lost_part_ends_the_process_with_its_reason(program: str, code: int, words: str) -> None:
     ended, output = await finished(await start(program))
     assert (ended, words in output) == (code, True), output
+    assert ("fault of its own" in output) is (program == FAULTY)
     assert "was never retrieved" not in output
     assert "was destroyed" not in output
 

@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from monitoring_scheduler.dispatch import Dispatcher
+from monitoring_scheduler.dispatch import SILENCE_SECONDS, Dispatcher
 from shared.contracts.wire import CheckTask, ResultBatch, Schedule
 from shared.domain.errors import ErrorKind
 from shared.domain.planner import DueSlot
@@ -18,14 +18,14 @@ from shared.messaging.errors import NobodyListensError, PublishRejectedError, Pu
 from shared.testing.clock import FakeClock
 from shared.testing.queue import FakeSender, Published
 
-MONITOR = UUID(int=1)
+MONITOR, OTHER = UUID(int=1), UUID(int=2)
 RUN = msgspec.Raw(b'{"check":{"kind":"http"},"timeout_seconds":5.0,"retries":0,"retry_delay_seconds":1.0}')
 NO_WORKER = NobodyListensError("nothing listens on the subject")
 OCCUPIED = PublishRejectedError(503, 10077, "maximum messages per subject exceeded")
 
 
-def schedule(*regions: str) -> Schedule:
-    return Schedule(MONITOR, UUID(int=9), 3, 10_000, 0, regions or ("default",), RUN)
+def schedule(*regions: str, monitor: UUID = MONITOR) -> Schedule:
+    return Schedule(monitor, UUID(int=9), 3, 10_000, 0, regions or ("default",), RUN)
 
 
 def due(slot_ms: int, *superseded: int) -> DueSlot:
@@ -39,7 +39,7 @@ class Desk:
         self.clock = FakeClock(10_000)
         self.sender = FakeSender()
         self.may_send = True
-        self.dispatcher = Dispatcher(self.sender, self.sender, self.clock, lambda: self.may_send)
+        self.dispatcher = Dispatcher(self.sender, self.sender, self.sender, self.clock, lambda: self.may_send)
 
     async def flush(self) -> list[Published]:
         await self.dispatcher.flush()
@@ -110,7 +110,7 @@ async def test_a_refused_slot_is_tried_again_and_recorded_when_the_next_one_come
     await desk.answered()
 
     desk.dispatcher.add(due(20_000), schedule())
-    record, newer = await desk.flush()
+    newer, record = await desk.flush()
     [missed] = msgspec.json.decode(record.payload, type=ResultBatch).results
     verdict = missed.verdict
     assert record.message_id == f"missed:{first.message_id}"
@@ -170,7 +170,7 @@ async def test_a_slot_that_fails_after_the_next_one_came_is_recorded(desk: Desk)
 async def test_superseded_slots_are_recorded_and_retried_until_they_are(desk: Desk) -> None:
     desk.dispatcher.add(due(30_000, 10_000, 20_000), schedule())
     sent = await desk.flush()
-    assert [message.message_id.partition(":")[0] for message in sent] == ["missed", "missed", str(MONITOR)]
+    assert [message.message_id.partition(":")[0] for message in sent] == [str(MONITOR), "missed", "missed"]
     for message in sent:
         message.refuse(PublishUnknownError("no acknowledgement in time"))
     await desk.answered()
@@ -188,6 +188,29 @@ async def test_the_permission_is_asked_before_every_send(desk: Desk) -> None:
     assert desk.dispatcher.oldest_slot_ms() == 10_000, "an unsent slot holds the watermark back"
     desk.may_send = True
     assert len(await desk.flush()) == 3
+
+
+@pytest.mark.parametrize("full", ["offers", "records", "checks"])
+async def test_what_finds_no_room_waits_without_holding_up_the_rest(full: str) -> None:
+    """Workers of one region that don't answer must not make the checks of the others late."""
+    clock, ways = FakeClock(10_000), {name: FakeSender() for name in ("checks", "offers", "records")}
+    dispatcher = Dispatcher(ways["checks"], ways["offers"], ways["records"], clock, lambda: True)
+    dispatcher.add(due(10_000), schedule("sick"))
+    await dispatcher.flush()
+    [check] = ways["checks"].take()
+    check.refuse(PublishUnknownError("no acknowledgement in time"))
+    await asyncio.sleep(0)  # from here on it is to be offered
+    clock.advance(SILENCE_SECONDS + 1)
+    ways[full].has_room = False
+    dispatcher.add(DueSlot(Cadence(OTHER, 10_000, 0), 20_000, (10_000,)), schedule("eu", monitor=OTHER))
+    for _ in range(2):
+        await dispatcher.flush()
+    sent = {name: len(way.published) for name, way in ways.items()}
+    assert sent == {"checks": 1, "offers": 1, "records": 1, full: 0}
+    ways[full].has_room = True
+    await dispatcher.flush()
+    assert {name: len(way.published) for name, way in ways.items()} == {"checks": 1, "offers": 1, "records": 1}
+    assert dispatcher.next_retry() is None, "nothing is sent twice"
 
 
 async def test_what_another_scheduler_has_done_is_struck_out(desk: Desk) -> None:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from monitoring_scheduler.dispatch import OFFER_PAUSE_SECONDS, SILENCE_SECONDS, Dispatcher
 from monitoring_worker.checking import CheckDuty
@@ -16,7 +17,13 @@ from shared.contracts.names import RUN_CHECK_TASK
 from shared.contracts.wire import CheckOrder, CheckTask, Schedule
 from shared.domain.planner import DueSlot
 from shared.domain.slots import Cadence
-from shared.messaging.errors import MessagingError, NobodyListensError, PublishRejectedError, PublishUnknownError
+from shared.messaging.errors import (
+    ConnectionLostError,
+    MessagingError,
+    NobodyListensError,
+    PublishRejectedError,
+    PublishUnknownError,
+)
 from shared.messaging.publisher import acceptance, refusal
 from shared.messaging.task_format import encode_task
 from shared.testing.clock import FakeClock
@@ -26,6 +33,7 @@ START = 1_800_000_000_000
 RUN = msgspec.Raw(b'{"check":{"kind":"http"},"timeout_seconds":5.0,"retries":0,"retry_delay_seconds":1.0}')
 SILENCE = PublishUnknownError("no answer within 2 s")
 NOBODY = NobodyListensError("nothing listens on the subject")
+LOST = ConnectionLostError("the connection was lost before an answer came")
 BUSY = PublishRejectedError(503, 0, "all places for checks are taken")
 OCCUPIED = PublishRejectedError(503, 10077, "maximum messages per subject exceeded")
 FULL = PublishRejectedError(503, 10077, "maximum bytes exceeded")
@@ -37,7 +45,7 @@ class Desk:
     def __init__(self) -> None:
         self.clock = FakeClock(START)
         self.sender = FakeSender()
-        self.dispatcher = Dispatcher(self.sender, self.sender, self.clock, lambda: True)
+        self.dispatcher = Dispatcher(self.sender, self.sender, self.sender, self.clock, lambda: True)
 
     async def due(self, *monitors: int) -> list[Published]:
         for number in monitors:
@@ -135,6 +143,38 @@ async def test_an_offer_that_nobody_answers_is_made_again_and_again_because_anot
     assert len(desk.dispatcher) == 0
 
 
+async def test_an_offer_that_nobody_answers_goes_back_to_a_stream_that_does() -> None:
+    """Only there is the slot kept when the region has nobody just now."""
+    desk = Desk()
+    [first, second] = await desk.due(1, 2)
+    [offer, _] = await desk.refused(SILENCE, first, second)
+    await desk.taken(*await desk.due(3))
+    assert await desk.refused(PublishUnknownError("no answer within 0.4 s"), offer) == []
+    desk.clock.advance(0.3)
+    assert ways(await desk.flush()) == ["checks"]
+
+
+async def test_a_lost_connection_is_no_silence_of_the_stream() -> None:
+    """Another scheduler has put these slots into it meanwhile; handed over, they would run twice."""
+    desk = Desk()
+    sent = await desk.due(1, 2, 3)
+    for _ in range(3):
+        assert await desk.refused(LOST, *sent) == []
+        desk.clock.advance(1)
+        sent = await desk.flush()
+        assert ways(sent) == ["checks"] * 3
+    assert ways(await desk.due(4, 5)) == ["checks", "checks"]
+
+
+async def test_an_offer_whose_connection_is_lost_goes_back_to_the_stream() -> None:
+    desk = Desk()
+    [first] = await desk.due(1)
+    [offer] = await desk.refused(SILENCE, first)
+    assert await desk.refused(LOST, offer) == []
+    desk.clock.advance(0.3)
+    assert ways(await desk.flush()) == ["checks"]
+
+
 @pytest.mark.parametrize("answer", [NOBODY, BUSY], ids=["nobody", "busy"])
 async def test_without_a_worker_the_slot_goes_back_to_the_stream_after_a_pause(answer: MessagingError) -> None:
     desk = Desk()
@@ -165,7 +205,7 @@ class Bench:
         duty: CheckDuty = self.duty  # type: ignore[assignment]  # a fake of the two things that are used
         self.hand_over = HandOver(duty, self.clock, concurrency=concurrency)
 
-    async def offer(self, monitor: int = 1, slot_ms: int = START) -> bytes:
+    def order(self, monitor: int, slot_ms: int = START) -> bytes:
         order = CheckOrder(
             monitor_id=UUID(int=monitor),
             revision=1,
@@ -174,9 +214,10 @@ class Bench:
             interval_ms=10_000,
             run=RUN,
         )
-        answer = await self.hand_over.offered(
-            encode_task(RUN_CHECK_TASK, order.key.message_id, msgspec.json.encode(order))
-        )
+        return encode_task(RUN_CHECK_TASK, order.key.message_id, msgspec.json.encode(order))
+
+    async def offer(self, monitor: int = 1, slot_ms: int = START) -> bytes:
+        answer = await self.hand_over.offered(self.order(monitor, slot_ms))
         await asyncio.sleep(0)
         return answer
 
@@ -224,6 +265,28 @@ async def test_a_worker_that_stops_waits_for_results_only_so_long() -> None:
     await bench.hand_over.finish(0.01)
     await asyncio.sleep(0)
     assert asyncio.all_tasks() <= before
-    assert await bench.offer() == acceptance(), "it is no longer in hand"
+    assert await bench.offer(2) == refusal("this worker stops")
+
+
+async def test_a_worker_that_is_ended_in_the_middle_says_what_is_lost() -> None:
+    bench = Bench()
+    await bench.offer()
+    finishing = asyncio.create_task(bench.hand_over.finish(60))
+    await asyncio.sleep(0)
+    with capture_logs() as told:
+        finishing.cancel()
+        await asyncio.gather(finishing, return_exceptions=True)
+    assert [(line["log_level"], line["slots"]) for line in told] == [("error", 1)]
+    await asyncio.sleep(0)
+
+
+async def test_many_offers_at_once_take_no_more_places_than_there_are() -> None:
+    bench = Bench(concurrency=3)
+    offers = [bench.hand_over.offered(bench.order(number)) for number in range(10)]
+    answers = await asyncio.gather(*offers)
+    assert answers == [acceptance()] * 3 + [refusal("all places for checks are taken")] * 7
+    await asyncio.sleep(0)
+    bench.duty.running = 0
+    assert await bench.offer(11) == acceptance(), "places are given back"
     bench.duty.stored.set()
     await bench.hand_over.finish(1)

@@ -43,7 +43,19 @@ def test_what_the_formatter_writes_it_reads_back(labels: dict[str, str], argumen
     assert TaskFormatter().loads(TaskFormatter().dumps(message).message) == message
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"nonsense", b'{"task_id":1}', b"\x80\x04K*.", b"\xff"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"nonsense",
+        b'{"task_id":1}',
+        b"\x80\x04K*.",
+        b"\xff",
+        encode_task("a", "b", b"[" * 2000 + b"]" * 2000),
+    ],
+    ids=["empty", "list", "text", "other", "pickle", "no-utf-8", "too-deep"],
+)
 def test_what_is_not_a_task_is_a_value_error(body: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 # the type is the contract, the text is the decoder's
         TaskFormatter().loads(body)

@@ -12,6 +12,7 @@ from taskiq import InMemoryBroker, ScheduledTask, ScheduleSource
 from taskiq.exceptions import ScheduledTaskCancelledError
 
 from monitoring_scheduler.dispatch import Dispatcher
+from monitoring_scheduler.progress import read_progress
 from monitoring_scheduler.scheduler import K8sScheduler
 from shared.contracts.wire import Progress, Schedule
 from shared.domain.slots import Cadence, slots_between
@@ -22,6 +23,7 @@ from shared.testing.queue import FakeSender
 MONITOR = UUID(int=1)
 START = 1_800_000_000_000
 INTERVAL = 10_000
+TOO_DEEP = b'{"x":' + b"[" * 2000 + b"]" * 2000 + b"}"
 
 
 class NoSchedules(ScheduleSource):
@@ -43,7 +45,9 @@ class Node:
         self.lease = FakeLease(leads)
         self.source = HAScheduleSource(NoSchedules(), self.lease, self.clock)
         self.sender = FakeSender()
-        self.dispatcher = Dispatcher(self.sender, self.sender, self.clock, lambda: self.source.may_send)
+        self.dispatcher = Dispatcher(
+            self.sender, self.sender, self.sender, self.clock, lambda: self.source.may_send
+        )
         self.scheduler = K8sScheduler("node", InMemoryBroker(), self.source, self.dispatcher, self.clock)
 
     def schedule(self, starts_at_ms: int) -> None:
@@ -53,6 +57,11 @@ class Node:
     def leader_reports(self, done_until_ms: int, planned_until_ms: int | None = None) -> None:
         planned = done_until_ms if planned_until_ms is None else planned_until_ms
         self.source.progress_reported(Progress(done_until_ms, planned, "other"))
+
+    def reports(self) -> None:
+        """It hears its own report, if there is one."""
+        if progress := self.scheduler.report():
+            self.source.progress_reported(progress)
 
     async def pass_(self) -> list[int]:
         """One pass; answers the slots that were sent as checks."""
@@ -109,11 +118,12 @@ async def test_who_reported_last_goes_on_while_nobody_holds_the_lease() -> None:
     node = Node(leads=True)
     node.schedule(START)
     sent = await node.pass_()
+    node.reports()
     node.lease.holds = False
     node.source.lease_changed(leads=False, _reason="lease ran out")
     for number in range(300):
         node.clock.advance(0.1)
-        node.source.progress_reported(node.scheduler.report())
+        node.reports()
         sent += await node.pass_()
         assert node.source.may_send is (number >= 9), "its own reports are no other scheduler's"
     assert sent == [START, *slots(START, START + 30_000)]
@@ -123,7 +133,7 @@ async def test_who_lost_the_lease_listens_for_a_second_and_leaves_the_work_to_wh
     node = Node(leads=True)
     node.schedule(START)
     await node.pass_()
-    node.source.progress_reported(node.scheduler.report())
+    node.reports()
     node.lease.holds = False
     node.source.lease_changed(leads=False, _reason="lease taken over")
     assert not node.source.may_send
@@ -139,7 +149,7 @@ async def test_who_is_cut_off_sends_nothing_until_it_has_listened_for_a_second()
     node = Node(leads=True)
     node.schedule(START)
     await node.pass_()
-    node.source.progress_reported(node.scheduler.report())
+    node.reports()
     node.source.cut_off()
     node.lease.holds = False
     node.source.lease_changed(leads=False, _reason="lease ran out")
@@ -212,12 +222,18 @@ async def test_a_very_old_schedule_reaches_back_no_further_than_the_message_ids(
     assert START - LOOKBACK_MS < newest <= START
 
 
-async def test_an_unreadable_schedule_leaves_the_others_alone() -> None:
+@pytest.mark.parametrize("value", [b"\x80\x04pickle", TOO_DEEP], ids=["pickle", "too-deep"])
+async def test_an_unreadable_schedule_leaves_the_others_alone(value: bytes) -> None:
     node = Node(leads=True)
     node.schedule(START)
-    node.source.schedule_changed(str(UUID(int=2)), b"\x80\x04pickle")
+    node.source.schedule_changed(str(UUID(int=2)), value)
     node.source.schedule_changed(str(MONITOR), b"{}")
     assert await node.pass_() == [START]
+
+
+@pytest.mark.parametrize("value", [None, b"", b"{}", TOO_DEEP], ids=["none", "deleted", "other", "too-deep"])
+def test_what_is_no_report_is_none(value: bytes | None) -> None:
+    assert read_progress(value) is None
 
 
 async def test_a_report_from_the_future_is_not_believed() -> None:
@@ -235,7 +251,23 @@ async def test_the_report_stops_before_the_oldest_open_slot() -> None:
     node.scheduler.step()
     assert node.scheduler.report() == Progress(START - 1, START, "node")
     await node.pass_()
-    assert node.scheduler.report().done_until_ms == START
+    assert node.scheduler.report() == Progress(START, START, "node")
+
+
+async def test_who_begins_to_send_reports_nothing_before_it_has_planned() -> None:
+    """What it planned when it last led, or nothing at all, would take the place of a true report."""
+    assert Node(leads=True).scheduler.report() is None
+    node = Node(leads=False)
+    node.schedule(START)
+    for _ in range(2):
+        await node.pass_()
+        node.lease.holds = True
+        assert node.scheduler.report() is None
+        await node.pass_()
+        assert node.scheduler.report() == Progress(node.clock.now_ms(), node.clock.now_ms(), "node")
+        node.clock.advance(3_600)
+        node.lease.holds = False
+        assert node.scheduler.report() is None, "it was frozen and may have a successor"
 
 
 async def test_a_scheduler_that_wakes_from_a_freeze_waits_for_the_reports_it_missed() -> None:

@@ -55,7 +55,7 @@ async def port_of(process: Process) -> int:
 async def test_it_serves_and_ends_with_zero_on_sigterm(database_url: str, nats: NatsServer) -> None:
     async with (
         api_process(database_url, nats.url) as process,
-        httpx.AsyncClient(base_url=f"http://127.0.0.1:{await port_of(process)}") as client,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{await port_of(process)}", timeout=60) as client,
     ):
         ready = await client.get("/readyz")
         assert ready.status_code == 200, ready.text

@@ -8,11 +8,8 @@ import pytest
 
 from shared.testing.nats import FlakyProxy, NatsServer
 
-# The client leaves the socket of a handshake that got no answer to the garbage collector, which closes it.
-tolerates_unanswered_handshakes = pytest.mark.filterwarnings("ignore:unclosed <StreamWriter:ResourceWarning")
 
-
-async def until(condition: Callable[[], bool], *, within: float = 30.0, what: str = "the condition") -> None:
+async def until(condition: Callable[[], bool], *, within: float = 60.0, what: str = "the condition") -> None:
     """Wait for a condition; fails with its name when it does not come true in time."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + within
@@ -30,4 +27,4 @@ def server(nats: NatsServer) -> NatsServer:
 async def proxy(server: NatsServer) -> AsyncIterator[FlakyProxy]:
     async with FlakyProxy(server.port) as running:
         yield running
-    gc.collect()  # see tolerates_unanswered_handshakes: its warning must come inside this test
+    gc.collect()  # a socket that was left open is told of inside the test that left it

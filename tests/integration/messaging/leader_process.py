@@ -15,8 +15,8 @@ from shared.messaging.leader import LeaderElection
 from shared.messaging.streams import ensure_streams
 
 
-def say(what: str) -> None:
-    print(what, time.monotonic(), flush=True)
+def say(what: str, moment: float) -> None:
+    print(what, moment, flush=True)
 
 
 async def main(url: str, name: str, ttl: int) -> None:
@@ -25,14 +25,15 @@ async def main(url: str, name: str, ttl: int) -> None:
     election = LeaderElection(
         connection, name, ensure=lambda: ensure_streams(connection.js), ttl=ttl, beat=0.35 * ttl
     )
-    election.add_listener(lambda leads, _: say("leads" if leads else "follows"))
+    election.add_listener(lambda leads, _: say("leads" if leads else "follows", time.monotonic()))
     running = asyncio.create_task(election.run())
-    say("competes")
+    say("competes", time.monotonic())
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     while not stop.is_set():
+        moment = time.monotonic()  # before it is asked: it may be frozen between the answer and the line
         if election.holds and connection.is_connected:
-            say("dispatch")
+            say("dispatch", moment)
         await asyncio.sleep(0.005)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

@@ -9,7 +9,7 @@ import pytest
 
 from shared.messaging.connect import NatsConnection, connect
 from shared.messaging.errors import ConnectFailedError
-from shared.testing.nats import NatsServer, free_port
+from shared.testing.nats import FlakyProxy, NatsServer, free_port
 from tests.integration.messaging.conftest import until
 
 
@@ -19,7 +19,7 @@ async def test_the_first_connection_waits_for_a_server_that_starts_late(tmp_path
     await asyncio.sleep(0.5)
     assert not attempt.done()
     async with late:
-        connection = await asyncio.wait_for(attempt, 5)
+        connection = await asyncio.wait_for(attempt, 30)
         assert connection.errors > 0
         await connection.close()
 
@@ -28,7 +28,7 @@ async def test_no_server_is_one_clear_line_without_the_password() -> None:
     port = free_port()
     before = asyncio.all_tasks()
     with pytest.raises(ConnectFailedError) as failure:
-        await connect([f"nats://ada:hunter2@127.0.0.1:{port}"], name="x", buffer_writes=True, deadline=0.5)
+        await connect([f"nats://ada:hunter2@127.0.0.1:{port}"], name="x", buffer_writes=True, deadline=1)
     text = str(failure.value)
     assert "TOCSIN_NATS_URL" in text
     assert "ada:***@127.0.0.1" in text
@@ -38,9 +38,17 @@ async def test_no_server_is_one_clear_line_without_the_password() -> None:
     assert asyncio.all_tasks() == before
 
 
+async def test_a_handshake_that_fails_leaves_no_socket_open(server: NatsServer, proxy: FlakyProxy) -> None:
+    connection = await connect([proxy.url], name="x", buffer_writes=True)
+    await server.kill()
+    # What accepts in its place answers nothing. A socket that is left open warns when it is collected.
+    await until(lambda: connection.errors >= 5, what="failed handshakes")
+    await connection.close()
+
+
 @pytest.mark.parametrize("url", ["nats://", "nats://127.0.0.1:port", "nats://[::1"])
 async def test_an_unusable_address_fails_at_once(url: str) -> None:
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(10):
         with pytest.raises(ConnectFailedError, match="TOCSIN_NATS_URL"):
             await connect([url], name="x", buffer_writes=True)
 
@@ -57,14 +65,14 @@ async def test_credentials_in_the_url_are_used_for_every_connection(
         connection = await connect([f"nats://{userinfo}@127.0.0.1:{server.port}"], name="x", buffer_writes=True)
         await server.restart()
         await until(lambda: connection.reconnects == 1)
-        assert await connection.round_trip() < 2
+        assert await connection.round_trip() < 10
         await connection.close()
 
 
 async def test_wrong_credentials_fail_with_the_servers_reason(tmp_path: Path) -> None:
     async with NatsServer(tmp_path, arguments=["--user", "ada", "--pass", "right"]) as server:
         with pytest.raises(ConnectFailedError, match="Authorization Violation"):
-            await connect([f"nats://ada:wrong@127.0.0.1:{server.port}"], name="x", buffer_writes=True, deadline=1)
+            await connect([f"nats://ada:wrong@127.0.0.1:{server.port}"], name="x", buffer_writes=True, deadline=3)
 
 
 async def test_every_reconnect_listener_is_called_until_it_is_removed(
@@ -87,7 +95,7 @@ async def test_our_own_close_is_not_reported_and_leaves_no_task(server: NatsServ
     await connection.close()
     await connection.close()
     assert closed == []
-    await until(lambda: asyncio.all_tasks() <= before, within=1, what="the end of all tasks")
+    await until(lambda: asyncio.all_tasks() <= before, what="the end of all tasks")
 
 
 async def test_a_connection_that_is_closed_for_good_is_reported(server: NatsServer) -> None:

@@ -45,7 +45,7 @@ async def test_a_check_is_run_once_although_its_stream_is_gone(
         await server.start()
     await connection.js.delete_stream(CHECKS_STREAM)
 
-    dispatcher = Dispatcher(publisher, publisher, clock, lambda: True)
+    dispatcher = Dispatcher(publisher, publisher, publisher, clock, lambda: True)
     schedule = Schedule(UUID(int=1), UUID(int=9), 1, 10_000, 0, ("eu",), RUN)
     slot_ms = clock.now_ms()
     dispatcher.add(DueSlot(Cadence(schedule.monitor_id, 10_000, 0), slot_ms, ()), schedule)
@@ -73,7 +73,7 @@ async def test_a_worker_that_is_busy_says_so_and_the_slot_stays_in_the_book(
     server = RequestServer(connection, hand_over_subject("eu"), HandOver(duty, clock, concurrency=1).offered)
     await server.start()
     await connection.js.delete_stream(CHECKS_STREAM)
-    dispatcher = Dispatcher(publisher, publisher, clock, lambda: True)
+    dispatcher = Dispatcher(publisher, publisher, publisher, clock, lambda: True)
     schedule = Schedule(UUID(int=1), UUID(int=9), 1, 10_000, 0, ("eu",), RUN)
     dispatcher.add(DueSlot(Cadence(schedule.monitor_id, 10_000, 0), clock.now_ms(), ()), schedule)
     for _ in range(2):

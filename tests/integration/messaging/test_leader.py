@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import signal
@@ -24,9 +25,11 @@ from shared.messaging.declarations import bucket_stream, bucket_subject
 from shared.messaging.leader import LeaderElection
 from shared.messaging.streams import ensure_streams
 from shared.testing.nats import FlakyProxy, NatsServer
-from tests.integration.messaging.conftest import tolerates_unanswered_handshakes, until
+from tests.integration.messaging.conftest import until
 
 SUBJECT = bucket_subject(LEADER_BUCKET, LEADER_KEY)
+# Seconds: a lease that nobody lives to see the end of, and what is not waited for takes less than a beat of it.
+LONG, AT_ONCE = 60, 15.0
 
 
 class Candidate:
@@ -80,14 +83,14 @@ class Watcher:
             await asyncio.sleep(0.002)
 
 
-async def test_one_of_five_leads_and_a_release_hands_over_within_a_second(server: NatsServer) -> None:
+async def test_one_of_five_leads_and_a_release_hands_over_at_once(server: NatsServer) -> None:
     loop = asyncio.get_running_loop()
     async with (
-        candidate("1", server.url) as one,
-        candidate("2", server.url) as two,
-        candidate("3", server.url) as three,
-        candidate("4", server.url) as four,
-        candidate("5", server.url) as five,
+        candidate("1", server.url, ttl=LONG) as one,
+        candidate("2", server.url, ttl=LONG) as two,
+        candidate("3", server.url, ttl=LONG) as three,
+        candidate("4", server.url, ttl=LONG) as four,
+        candidate("5", server.url, ttl=LONG) as five,
     ):
         waiting = {one, two, three, four, five}
         epochs: list[int] = []
@@ -96,7 +99,7 @@ async def test_one_of_five_leads_and_a_release_hands_over_within_a_second(server
                 started = loop.time()
                 await until(lambda: any(each.holds for each in waiting), what="a leader")  # awaited here
                 if epochs:
-                    assert loop.time() - started < 1
+                    assert loop.time() - started < AT_ONCE
                 leader = next(each for each in waiting if each.holds)
                 await until(lambda: all(each.election.established.is_set() for each in waiting))  # as above
                 epochs.append(leader.election.epoch)
@@ -106,7 +109,6 @@ async def test_one_of_five_leads_and_a_release_hands_over_within_a_second(server
         assert epochs == sorted(set(epochs))
 
 
-@tolerates_unanswered_handshakes
 async def test_a_leader_that_is_cut_off_stops_before_the_next_one_starts(
     server: NatsServer, proxy: FlakyProxy
 ) -> None:
@@ -115,7 +117,7 @@ async def test_a_leader_that_is_cut_off_stops_before_the_next_one_starts(
         async with candidate("new", server.url) as new, Watcher(old, new) as watcher:
             cut_at = asyncio.get_running_loop().time()
             proxy.black_hole()
-            await until(lambda: new.holds, within=6, what="the take-over")
+            await until(lambda: new.holds, what="the take-over")
             print(f"take-over after {asyncio.get_running_loop().time() - cut_at:.2f} s")
             assert not old.holds
             assert watcher.most == 1
@@ -127,9 +129,9 @@ async def test_a_leader_that_is_cut_off_stops_before_the_next_one_starts(
 
 
 async def test_a_server_restart_leaves_the_leader_in_place(server: NatsServer) -> None:
-    async with candidate("1", server.url) as one:
+    async with candidate("1", server.url, ttl=LONG) as one:
         await until(lambda: one.holds)
-        async with candidate("2", server.url) as two, Watcher(one, two) as watcher:
+        async with candidate("2", server.url, ttl=LONG) as two, Watcher(one, two) as watcher:
             epoch = one.election.epoch
             await server.restart(down=0.5)
             await until(lambda: one.connection.is_connected and two.connection.is_connected)
@@ -150,14 +152,18 @@ async def test_a_wiped_server_gets_its_bucket_back_and_a_leader(server: NatsServ
 async def test_a_deleted_key_makes_the_leader_stop_before_the_next_one_starts(
     server: NatsServer, connection: NatsConnection
 ) -> None:
-    async with candidate("1", server.url) as one, candidate("2", server.url) as two, Watcher(one, two) as watcher:
+    async with (
+        candidate("1", server.url, ttl=LONG) as one,
+        candidate("2", server.url, ttl=LONG) as two,
+        Watcher(one, two) as watcher,
+    ):
         await until(lambda: one.holds or two.holds)
         leader = one if one.holds else two
         epoch = leader.election.epoch
         await (await connection.js.key_value(LEADER_BUCKET)).delete(LEADER_KEY)
-        await until(lambda: max(one.election.epoch, two.election.epoch) > epoch, within=1, what="a new epoch")
-        await until(lambda: one.holds or two.holds, within=1)
-        await until(lambda: one.election.changes + two.election.changes >= 3, within=1, what="the step down")
+        await until(lambda: max(one.election.epoch, two.election.epoch) > epoch, within=AT_ONCE, what="a new epoch")
+        await until(lambda: one.holds or two.holds, within=AT_ONCE)
+        await until(lambda: one.election.changes + two.election.changes >= 3, within=AT_ONCE, what="the step down")
         assert watcher.most == 1
 
 
@@ -185,26 +191,26 @@ async def test_stopping_leaves_no_task_behind(server: NatsServer, connection: Na
     one = Candidate("1", connection)
     await until(lambda: one.holds)
     await one.stop()
-    await until(lambda: asyncio.all_tasks() <= before, within=1, what="the end of all tasks")
+    await until(lambda: asyncio.all_tasks() <= before, what="the end of all tasks")
 
 
 async def test_an_election_ends_although_the_client_swallows_its_cancellation(
     connection: NatsConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publish = connection.js.publish
+    publish, has_published = connection.js.publish, asyncio.Event()
 
     async def publish_and_swallow(*arguments: Any, **settings: Any) -> PubAck:
         receipt = await publish(*arguments, **settings)
-        try:
-            await asyncio.sleep(0.2)
-        except asyncio.CancelledError:
-            pass  # as asyncio.wait_for does when the answer is there already
+        if not has_published.is_set():
+            has_published.set()
+            with contextlib.suppress(asyncio.CancelledError):  # as wait_for does when the answer is there already
+                await asyncio.Event().wait()
         return receipt
 
     monkeypatch.setattr(connection.js, "publish", publish_and_swallow)
     one = Candidate("1", connection)
-    await asyncio.sleep(0.1)
-    async with asyncio.timeout(1):
+    await has_published.wait()
+    async with asyncio.timeout(AT_ONCE):
         await one.stop()
 
 
@@ -220,7 +226,7 @@ class Process:
     def times(self, what: str) -> list[float]:
         return [float(moment) for moment in re.findall(rf"^{what} (\S+)\n", self.output.read_text(), re.MULTILINE)]
 
-    async def until(self, what: str, *, within: float = 10.0) -> None:
+    async def until(self, what: str, *, within: float = 60.0) -> None:
         await until(lambda: bool(self.times(what)), within=within, what=what)
 
     def signal(self, number: int) -> None:
@@ -228,11 +234,11 @@ class Process:
 
     async def end(self, number: int) -> int:
         self.process.send_signal(number)
-        return await asyncio.to_thread(self.process.wait, 5)
+        return await asyncio.to_thread(self.process.wait, 30)
 
 
 @asynccontextmanager
-async def leader_and_standby(url: str, directory: Path, *, ttl: int = 5) -> AsyncIterator[tuple[Process, Process]]:
+async def leader_and_standby(url: str, directory: Path, *, ttl: int) -> AsyncIterator[tuple[Process, Process]]:
     processes = [Process("leader", url, directory, ttl)]
     try:
         await processes[0].until("dispatch")
@@ -249,45 +255,41 @@ async def started(standby: Process) -> None:
     await standby.until("competes")
 
 
-async def test_a_terminated_leader_hands_over_within_half_a_second(server: NatsServer, tmp_path: Path) -> None:
-    async with leader_and_standby(server.url, tmp_path) as (leader, standby):
+async def test_a_terminated_leader_hands_over_at_once(server: NatsServer, tmp_path: Path) -> None:
+    async with leader_and_standby(server.url, tmp_path, ttl=LONG) as (leader, standby):
         await started(standby)
         await asyncio.sleep(0.5)
         assert await leader.end(signal.SIGTERM) == 0
         await standby.until("dispatch")
         gap = standby.times("dispatch")[0] - leader.times("dispatch")[-1]
         print(f"gap {gap:.3f} s")
-        assert 0 < gap < 0.5
+        assert 0 < gap < AT_ONCE
 
 
-async def test_a_killed_leader_is_replaced_within_six_seconds(server: NatsServer, tmp_path: Path) -> None:
-    async with leader_and_standby(server.url, tmp_path) as (leader, standby):
+async def test_a_killed_leader_is_replaced_when_its_lease_has_ended(server: NatsServer, tmp_path: Path) -> None:
+    async with leader_and_standby(server.url, tmp_path, ttl=8) as (leader, standby):
         await started(standby)
         await leader.end(signal.SIGKILL)
-        await standby.until("dispatch", within=8)
+        await standby.until("dispatch")
         gap = standby.times("dispatch")[0] - leader.times("dispatch")[-1]
         print(f"gap {gap:.3f} s")
-        assert 3 < gap < 6
+        assert 3 < gap < 20, "it renews at the latest 2.8 seconds after the last time, for eight more"
 
 
 async def test_a_leader_that_dies_together_with_the_server_is_replaced(server: NatsServer, tmp_path: Path) -> None:
-    ttl = 2
-    async with leader_and_standby(server.url, tmp_path, ttl=ttl) as (leader, standby):
+    async with leader_and_standby(server.url, tmp_path, ttl=2) as (leader, standby):
         await started(standby)
         await leader.end(signal.SIGKILL)
         await server.kill()
         await server.start()
-        await standby.until("dispatch", within=8)
-        assert standby.times("dispatch")[0] - leader.times("dispatch")[-1] < ttl + 3
+        await standby.until("dispatch")
 
 
 async def test_a_frozen_leader_dispatches_nothing_when_it_wakes(server: NatsServer, tmp_path: Path) -> None:
     async with leader_and_standby(server.url, tmp_path, ttl=2) as (leader, standby):
         await started(standby)
         leader.signal(signal.SIGSTOP)
-        await standby.until("dispatch", within=8)
-        before = len(leader.times("dispatch"))
+        await standby.until("dispatch")
         leader.signal(signal.SIGCONT)
-        await leader.until("follows", within=5)
-        assert len(leader.times("dispatch")) == before
+        await leader.until("follows")
         assert leader.times("dispatch")[-1] < standby.times("dispatch")[0]

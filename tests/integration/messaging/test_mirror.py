@@ -21,7 +21,7 @@ from shared.messaging.mirror import KeyValueMirror
 from shared.messaging.publisher import Publisher
 from shared.messaging.streams import ensure_streams
 from shared.testing.nats import FlakyProxy, NatsServer
-from tests.integration.messaging.conftest import tolerates_unanswered_handshakes, until
+from tests.integration.messaging.conftest import until
 
 STREAM = bucket_stream(SCHEDULES_BUCKET)
 
@@ -43,7 +43,7 @@ async def bucket(connection: NatsConnection) -> KeyValue:
 
 async def fill(bucket: KeyValue, count: int) -> dict[str, bytes]:
     content = {f"key-{number}": str(number).encode() for number in range(count)}
-    places = asyncio.Semaphore(200)  # each put has two seconds, also on a busy machine
+    places = asyncio.Semaphore(50)  # each put has two seconds, also on a busy machine
 
     async def put(key: str, value: bytes) -> None:
         async with places:
@@ -100,7 +100,7 @@ async def test_loads_under_a_busy_writer_never_miss_a_key(
 async def test_five_thousand_keys_are_loaded_completely(connection: NatsConnection, bucket: KeyValue) -> None:
     content = await fill(bucket, 5000)
     async with mirroring(connection) as mirror:
-        await asyncio.wait_for(mirror.ready.wait(), 10)
+        await asyncio.wait_for(mirror.ready.wait(), 30)
         assert mirror.data == content
 
 
@@ -123,7 +123,7 @@ async def test_changes_are_reported_in_order_and_only_when_something_changed(
     await until(lambda: changes[-1:] == [("end", b"")])
     assert changes == [("a", b"1"), ("b", b"2"), ("a", b"3"), ("a", None), ("b", None), ("end", b"")]
     assert mirror.data == {"end": b""}
-    assert mirror.staleness < 6
+    await until(lambda: mirror.staleness < 6, what="a look at the bucket")
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
@@ -133,7 +133,7 @@ async def test_an_expired_key_vanishes(connection: NatsConnection) -> None:
     task = asyncio.create_task(mirror.run())
     await connection.js.publish(bucket_subject(LEADER_BUCKET, "key"), b"value", msg_ttl=1)
     await until(lambda: mirror.data == {"key": b"value"})
-    await until(lambda: mirror.data == {}, within=3, what="the expiry")
+    await until(lambda: mirror.data == {}, what="the expiry")
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
@@ -185,7 +185,7 @@ async def test_a_re_created_bucket_lets_go_of_what_does_not_come_back(
         await bucket.put("key-1", b"1")
         await until(lambda: mirror.rebuilds == 2)
         assert len(mirror.data) == 3
-        await until(lambda: mirror.data == {"key-1": b"1"}, within=3, what="the end of the grace")
+        await until(lambda: mirror.data == {"key-1": b"1"}, what="the end of the grace")
         assert sorted(changes) == [("key-0", None), ("key-2", None)]
 
 
@@ -209,7 +209,7 @@ async def test_a_bucket_that_appears_late_is_waited_for(connection: NatsConnecti
         assert not mirror.ready.is_set()
         assert mirror.staleness == float("inf")
         await ensure_streams(connection.js)
-        await asyncio.wait_for(mirror.ready.wait(), 5)
+        await asyncio.wait_for(mirror.ready.wait(), 30)
 
 
 async def test_a_key_purged_behind_our_back_is_found_by_the_audit(
@@ -223,7 +223,6 @@ async def test_a_key_purged_behind_our_back_is_found_by_the_audit(
         await until(lambda: set(mirror.data) == {"key-0", "key-2"}, what="the ghost to vanish")
 
 
-@tolerates_unanswered_handshakes
 async def test_a_key_purged_while_cut_off_leaves_no_ghost(
     proxy: FlakyProxy, connection: NatsConnection, bucket: KeyValue
 ) -> None:

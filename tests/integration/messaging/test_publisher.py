@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from nats.aio.msg import Msg
 
 from shared.contracts.names import CHECKS_STREAM
 from shared.messaging.connect import NatsConnection, connect
-from shared.messaging.errors import PublishRejectedError, PublishUnknownError
+from shared.messaging.errors import ConnectionLostError, PublishRejectedError, PublishUnknownError
 from shared.messaging.publisher import Publisher, PublishReceipt
 from shared.messaging.streams import ensure_streams
 from shared.testing.nats import FlakyProxy, NatsServer
-from tests.integration.messaging.conftest import tolerates_unanswered_handshakes, until
+from tests.integration.messaging.conftest import until
 
 
 async def test_a_message_is_stored_once_per_id(publisher: Publisher, connection: NatsConnection) -> None:
@@ -44,7 +45,7 @@ async def test_a_full_stream_is_refused_but_not_occupied(connection: NatsConnect
 async def test_refusals_never_use_the_window_up(connection: NatsConnection) -> None:
     async with Publisher(connection, window=50) as publisher:
         await publisher.send("checks.eu.a", b"")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             futures = [await publisher.publish("checks.eu.a", b"") for _ in range(2000)]
             outcomes = await asyncio.gather(*futures, return_exceptions=True)
         assert all(isinstance(outcome, PublishRejectedError) for outcome in outcomes)
@@ -54,7 +55,7 @@ async def test_refusals_never_use_the_window_up(connection: NatsConnection) -> N
 
 async def test_a_missing_stream_is_unknown_at_once(connection: NatsConnection, publisher: Publisher) -> None:
     await connection.js.delete_stream(CHECKS_STREAM)
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(10):
         with pytest.raises(PublishUnknownError, match="nothing listens"):
             await publisher.send("checks.eu.a", b"")
 
@@ -70,7 +71,6 @@ async def test_what_can_never_be_sent_is_refused(publisher: Publisher, subject: 
     assert publisher.in_flight == 0
 
 
-@tolerates_unanswered_handshakes
 async def test_a_publish_into_a_black_hole_is_unknown_and_its_repetition_a_duplicate(
     server: NatsServer, proxy: FlakyProxy
 ) -> None:
@@ -84,7 +84,7 @@ async def test_a_publish_into_a_black_hole_is_unknown_and_its_repetition_a_dupli
         futures = [await publisher.publish(f"checks.eu.{n}", b"", message_id=str(n)) for n in range(12)]
         outcomes = await asyncio.gather(*futures, return_exceptions=True)
         assert all(isinstance(outcome, PublishUnknownError) for outcome in outcomes)
-        assert loop.time() - started < 3 * 0.75
+        assert loop.time() - started < 5, "each for itself would take six seconds"
         proxy.heal()
         receipt = await publisher.send("checks.eu.11", b"", message_id="11")
         assert receipt.duplicate  # the late write had arrived
@@ -95,12 +95,12 @@ async def test_a_publish_without_a_connection_fails_at_once_when_writes_are_not_
     server: NatsServer,
 ) -> None:
     connection = await connect([server.url], name="scheduler", buffer_writes=False)
-    async with Publisher(connection, window=2) as publisher:
+    async with Publisher(connection, window=2, timeout=60) as publisher:
         await server.kill()
         await until(lambda: not connection.is_connected)
         for _ in range(10):
-            async with asyncio.timeout(0.5):
-                with pytest.raises(PublishUnknownError):
+            async with asyncio.timeout(10):
+                with pytest.raises(ConnectionLostError):
                     await publisher.send("checks.eu.a", b"")
         assert publisher.in_flight == 0
     await connection.close()
@@ -116,18 +116,48 @@ async def test_what_was_on_its_way_when_the_connection_broke_does_not_wait_for_i
         waiting = await publisher.publish("checks.eu.a", b"", message_id="slot")
         await server.kill()
         await server.start()
-        with pytest.raises(PublishUnknownError, match="connection was lost"):
+        with pytest.raises(ConnectionLostError):
             await waiting
         assert (await publisher.send("checks.eu.a", b"", message_id="slot")).sequence == 1
     await connection.close()
 
 
+async def silent(_: Msg) -> None:
+    """Listens, and gives no answer."""
+
+
+@pytest.mark.parametrize("down", [False, True], ids=["silent", "down"])
+async def test_whose_silence_it_was_is_told_at_the_deadline(server: NatsServer, down: bool) -> None:
+    """A stream that does not answer is gone round; our own lost connection is not held against it."""
+    connection = await connect([server.url], name="scheduler", buffer_writes=False)
+    await connection.client.subscribe("quiet", cb=silent)
+    async with Publisher(connection, timeout=0.3) as publisher:
+        waiting = await publisher.publish("quiet", b"")
+        if down:
+            await server.kill()
+        [error] = await asyncio.gather(waiting, return_exceptions=True)
+        assert type(error) is (ConnectionLostError if down else PublishUnknownError)
+    await connection.close()
+
+
+async def test_room_is_told_before_a_publish_would_wait(connection: NatsConnection) -> None:
+    await connection.client.subscribe("quiet", cb=silent)
+    async with Publisher(connection, window=2, timeout=0.3) as publisher:
+        room, waiting = [publisher.has_room], []
+        for _ in range(2):
+            waiting.append(await publisher.publish("quiet", b""))
+            room.append(publisher.has_room)
+        await asyncio.wait(waiting)
+        assert all(future.exception() for future in waiting)
+        assert [*room, publisher.has_room] == [True, True, False, True]
+
+
 async def test_a_caller_that_is_cancelled_gives_its_place_back(connection: NatsConnection) -> None:
-    async with Publisher(connection, window=1, timeout=0.5) as publisher:
+    async with Publisher(connection, window=1, timeout=60) as publisher:
         sending = asyncio.create_task(publisher.send("checks.eu.a", b""))
         await asyncio.sleep(0)
         sending.cancel()
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(10):
             await publisher.send("checks.eu.b", b"")
 
 
@@ -136,4 +166,4 @@ async def test_stopping_waits_for_what_is_in_flight(connection: NatsConnection) 
     async with Publisher(connection) as publisher:
         futures = [await publisher.publish(f"checks.eu.{number}", b"") for number in range(200)]
     assert all(future.done() and future.exception() is None for future in futures)
-    await until(lambda: asyncio.all_tasks() <= before, within=1, what="the end of all tasks")
+    await until(lambda: asyncio.all_tasks() <= before, what="the end of all tasks")

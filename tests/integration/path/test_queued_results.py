@@ -6,12 +6,15 @@ import asyncio
 from uuid import UUID
 
 import msgspec
+import pytest
+from msgspec.structs import replace
 
 from monitoring_worker.results import BATCH, LINGER_SECONDS, QueuedResults
 from shared.contracts.names import RESULTS_STREAM
 from shared.contracts.wire import ResultBatch, ResultMessage
 from shared.domain.clock import SystemClock
-from shared.domain.result import CheckVerdict, ResultStatus
+from shared.domain.errors import CheckError, ErrorKind
+from shared.domain.result import CheckVerdict, Evidence, ResultStatus
 from shared.messaging.connect import NatsConnection
 from shared.messaging.publisher import Publisher
 from shared.testing.nats import NatsServer
@@ -44,6 +47,28 @@ async def test_a_full_batch_does_not_linger(connection: NatsConnection, publishe
     assert [len(batch.results) for batch in await batches(connection)] == [BATCH, BATCH, 1]
 
 
+@pytest.mark.parametrize(
+    ("number", "size", "is_whole"),
+    [(100, 16_000, True), (5, 400_000, True), (3, 2_000_000, False)],
+    ids=["many", "large", "larger than any message"],
+)
+async def test_results_with_much_evidence_do_not_wait_for_a_queue_that_never_takes_them(
+    connection: NatsConnection, publisher: Publisher, number: int, size: int, is_whole: bool
+) -> None:
+    queued = QueuedResults(publisher, "eu")
+    evidence = Evidence(body="x" * size)
+    error = CheckError(ErrorKind.KEYWORD_MISSING, "what the target sent is not what it should be")
+    verdict = CheckVerdict(ResultStatus.DOWN, 2, error, evidence=evidence)
+    results = [replace(result(slot), verdict=verdict) for slot in range(number)]
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(queued.put(each) for each in results))
+    stored = [message for batch in await batches(connection) for message in batch.results]
+    assert sorted(message.slot_ms for message in stored) == list(range(number))
+    assert {(message.verdict.status, message.verdict.error) for message in stored} == {(ResultStatus.DOWN, error)}
+    assert {message.verdict.evidence for message in stored} == {evidence if is_whole else None}
+    assert publisher.rejected == 0
+
+
 async def test_two_batches_that_begin_with_the_same_slot_are_both_kept(
     connection: NatsConnection, publisher: Publisher
 ) -> None:
@@ -60,7 +85,7 @@ async def test_nothing_is_confirmed_or_lost_while_the_queue_is_away(
 ) -> None:
     queued = QueuedResults(publisher, "eu")
     await nats.kill()
-    waiting = [asyncio.create_task(queued.put(result(slot))) for slot in range(5)]
+    waiting = [queued.put(result(slot)) for slot in range(5)]
     done, _ = await asyncio.wait(waiting, timeout=3 * LINGER_SECONDS)
     assert not done
     await nats.start()
