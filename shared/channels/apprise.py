@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from importlib import import_module
 from typing import Annotated, Any
+from urllib.parse import parse_qsl
 
 from pydantic import Field
 
@@ -22,6 +23,8 @@ from shared.http.stopwatch import Stopwatch
 
 _OF_THIS_MACHINE = frozenset({"dbus", "glib", "gnome", "kde", "macosx", "qt", "syslog", "windows"})
 """Services that leave no trace outside of the worker, or act on it."""
+_READING = frozenset({"keyfile", "pgpprv", "pgppub", "subfile", "wkd"})
+"""Arguments that name a file of the worker, or an address beside that of the service."""
 
 
 class AppriseConfig(Strict):
@@ -56,9 +59,15 @@ def _service(url: str) -> Any:
         raise PermanentError("Apprise is not installed here: pip install 'tocsin[apprise]'") from None
     if url.partition(":")[0].lower() in _OF_THIS_MACHINE:
         raise PermanentError("this service acts on the worker's own machine")
+    names = {name.lower() for name, _ in parse_qsl(url.partition("?")[2], keep_blank_values=True)}
+    if read := names & _READING:
+        raise PermanentError(f"{min(read)}: what lies elsewhere is not read")
     service = apprise.Apprise.instantiate(url, suppress_exceptions=True)
     if service is None:
         raise PermanentError("Apprise does not understand this URL")
+    # Of some services a template is a name, of others a file or an address, which the guard would not see.
+    if any(isinstance(value, apprise.AppriseAttachment) and len(value) for value in vars(service).values()):
+        raise PermanentError("template: what lies elsewhere is not read")
     return service
 
 

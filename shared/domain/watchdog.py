@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 STALLED_DISPATCH_MS = 5_000
 LATE_BEAT_MS = 15_000
 OLD_RESULTS_MS = 30_000
+OLD_TASKS_MS = 60_000
 DEAF_AFTER_MS = 10_000
 
 
@@ -68,6 +69,7 @@ def judge(sight: Sight, memory: Memory) -> dict[str, str | None]:
         "dispatch": _dispatch(sight),
         "beat": _beat(sight, memory),
         "results": _results(sight),
+        "tasks": _tasks(sight),
         "workers": _workers(sight, memory),
         "monitors": _monitors(sight),
     }
@@ -77,6 +79,8 @@ def _dispatch(sight: Sight) -> str | None:
     if sight.planned_until_ms is None:
         return "no scheduler has ever reported" if sight.active_monitors else None
     age = sight.now_ms - sight.planned_until_ms
+    if age < -STALLED_DISPATCH_MS:  # such a report would look fresh for as long, whether anybody dispatches or not
+        return f"a scheduler reports a time that is {-age / 1000:.0f} s ahead: one of the clocks is wrong"
     return f"no scheduler has dispatched for {age / 1000:.0f} s" if age > STALLED_DISPATCH_MS else None
 
 
@@ -91,11 +95,18 @@ def _beat(sight: Sight, memory: Memory) -> str | None:
 
 
 def _results(sight: Sight) -> str | None:
-    depth = sight.streams.get("RESULTS", Depth())
-    if depth.oldest_ms is None or sight.now_ms - depth.oldest_ms <= OLD_RESULTS_MS:
+    return _old(sight, "RESULTS", OLD_RESULTS_MS, "batches of results are not stored")
+
+
+def _tasks(sight: Sight) -> str | None:
+    return _old(sight, "TASKS", OLD_TASKS_MS, "tasks, such as notifications, are not taken by any worker")
+
+
+def _old(sight: Sight, stream: str, limit_ms: int, trouble: str) -> str | None:
+    depth = sight.streams.get(stream, Depth())
+    if depth.oldest_ms is None or sight.now_ms - depth.oldest_ms <= limit_ms:
         return None
-    age = (sight.now_ms - depth.oldest_ms) / 1000
-    return f"{depth.messages} batches of results are not stored, the oldest for {age:.0f} s"
+    return f"{depth.messages} {trouble}, the oldest for {(sight.now_ms - depth.oldest_ms) / 1000:.0f} s"
 
 
 def _workers(sight: Sight, memory: Memory) -> str | None:

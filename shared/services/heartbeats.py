@@ -32,6 +32,7 @@ from shared.db.session import Database
 from shared.domain.clock import Clock, to_datetime
 from shared.domain.heartbeat import HeartbeatCheck
 from shared.domain.heartbeat_rules import (
+    SETTLE_MS,
     HeartbeatState,
     Judgement,
     Reception,
@@ -185,9 +186,9 @@ def _encoded(state: HeartbeatState) -> str:
 
 
 def _looks_back_to(state: HeartbeatState, now_ms: int) -> int:
-    """From when on it matters whether pings could be received."""
+    """From when on it matters whether pings could be received, and when a receiver gave its last sign."""
     expected = now_ms if state.expected_ms is None else state.expected_ms
-    return min((now_ms, expected, *(run.started_ms for run in state.runs)))
+    return min((now_ms, expected, *(run.started_ms for run in state.runs))) - SETTLE_MS
 
 
 def _result(row: HeartbeatRow, judgement: Judgement) -> ResultMessage:

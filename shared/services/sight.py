@@ -31,7 +31,11 @@ async def look(database: Database, connection: NatsConnection, clock: Clock) -> 
         now_ms=clock.now_ms(),
         planned_until_ms=_planned_until(await _last(connection, bucket_stream(names.PROGRESS_BUCKET), _WATERMARK)),
         beat_ms=_stored_ms(await _last(connection, names.BEATS_STREAM, names.BEAT_SUBJECT)),
-        streams={name: await _depth(connection, name) for name in (names.CHECKS_STREAM, names.RESULTS_STREAM)},
+        streams={
+            names.CHECKS_STREAM: await _depth(connection, names.CHECKS_STREAM),
+            names.RESULTS_STREAM: await _depth(connection, names.RESULTS_STREAM),
+            names.TASKS_STREAM: await _untaken_tasks(connection),
+        },
         readers={region: await _reader(connection, region) for region in regions},
         active_monitors=active,
         blind_monitors=blind,
@@ -50,13 +54,37 @@ async def _depth(connection: NatsConnection, stream: str) -> Depth:
     return Depth(state.messages, _moment_ms(state.first_ts) if state.messages else None)
 
 
-async def _reader(connection: NatsConnection, region: str) -> Reader | None:
+async def _untaken_tasks(connection: NatsConnection) -> Depth:
+    """Tasks that nobody has taken yet. The stream also holds those that wait for their next attempt, for hours."""
+    info = await _consumer(connection, names.TASKS_STREAM, names.TASKS_CONSUMER)
+    if info is None:
+        return await _depth(connection, names.TASKS_STREAM)
+    if not info.num_pending:
+        return Depth()
+    taken = info.delivered.stream_seq if info.delivered else 0
     try:
-        info: ConsumerInfo = await connection.js.consumer_info(names.CHECKS_STREAM, names.worker_consumer(region))
-    except NotFoundError:
+        oldest = await connection.js.get_msg(
+            names.TASKS_STREAM, seq=taken + 1, subject=names.TASKS_SUBJECTS, next=True
+        )
+    except NotFoundError:  # taken and settled meanwhile
+        return Depth()
+    return Depth(info.num_pending, _moment_ms(oldest.time))
+
+
+async def _reader(connection: NatsConnection, region: str) -> Reader | None:
+    info = await _consumer(connection, names.CHECKS_STREAM, names.worker_consumer(region))
+    if info is None:
         return None
     delivered = info.delivered.consumer_seq if info.delivered else 0
     return Reader(info.num_pending or 0, delivered, info.num_redelivered or 0)
+
+
+async def _consumer(connection: NatsConnection, stream: str, name: str) -> ConsumerInfo | None:
+    try:
+        info: ConsumerInfo = await connection.js.consumer_info(stream, name)
+    except NotFoundError:
+        return None
+    return info
 
 
 def _planned_until(message: RawStreamMsg | None) -> int | None:

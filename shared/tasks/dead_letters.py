@@ -11,6 +11,7 @@ import heapq
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 from uuid import UUID
 
@@ -23,6 +24,7 @@ from shared.domain.clock import to_milliseconds
 from shared.messaging.connect import REQUEST_TIMEOUT_SECONDS, NatsConnection
 from shared.messaging.errors import MessagingError, PublishError
 from shared.messaging.publisher import Publisher
+from shared.messaging.stream_state import StreamContent, stream_state
 from shared.messaging.task_format import encode_task
 from shared.tasks.errors import LetterNotFoundError, ReplayRefusedError
 from shared.tasks.letter_box import LETTER_HEADER
@@ -51,6 +53,7 @@ class DeadLetterDesk:
 
     def __init__(self, connection: NatsConnection, publisher: Publisher) -> None:
         self._connection, self._publisher = connection, publisher
+        self._counted: _Counted | None = None
 
     async def page(
         self, view: View, *, task: str | None = None, before: UUID | None = None, limit: int = 50
@@ -111,19 +114,28 @@ class DeadLetterDesk:
         return purged
 
     async def count(self) -> Counter[str]:
-        """How many there are, by task."""
-        found: Counter[str] = Counter()
-        async for subjects in self._subjects(EVERYTHING):
-            found.update(subject.split(".")[2] for subject in subjects)
-        return found
+        """How many there are, by task; listed anew only after a change, as it is asked for every few seconds.
+
+        Raises as ``page``.
+        """
+        stream = await stream_state(self._connection, DEAD_LETTERS_STREAM)
+        if self._counted is None or (self._counted.created, self._counted.content) != (
+            stream.created,
+            stream.state,
+        ):
+            found: Counter[str] = Counter()
+            async for subjects in self._subjects(EVERYTHING):
+                found.update(subject.split(".")[2] for subject in subjects)
+            self._counted = _Counted(stream.created, stream.state, found)
+        return self._counted.letters.copy()
 
     async def _newest(self, view: View, task: str | None, before: UUID | None, limit: int) -> list[str]:
-        newest: list[tuple[UUID, str]] = []
+        newest: list[str] = []
+        end = None if before is None else str(before)
         async for subjects in self._subjects(view, task or _ANY):
-            found = ((_id_in(subject), subject) for subject in subjects)
-            newest += [pair for pair in found if before is None or pair[0] < before]
-            newest = heapq.nlargest(limit, newest)
-        return [subject for _, subject in newest]
+            newest += [subject for subject in subjects if end is None or _written_id(subject) < end]
+            newest = heapq.nlargest(limit, newest, key=_written_id)
+        return newest
 
     async def _subjects(self, view: View, task: str = _ANY, letter: str = _ANY) -> AsyncIterator[list[str]]:
         """Subjects of letters, a page at a time as the server tells them."""
@@ -182,6 +194,15 @@ class _Stored:
     sequence: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """How many letters there were by task, and what the stream looked like before they were listed."""
+
+    created: datetime | None
+    content: StreamContent | None
+    letters: Counter[str]
+
+
 def message_of(letter: DeadLetter) -> bytes:
     """The message that a replay sends."""
     if letter.form == "task":
@@ -192,4 +213,9 @@ def message_of(letter: DeadLetter) -> bytes:
 
 
 def _id_in(subject: str) -> UUID:
-    return UUID(subject.rpartition(".")[2])
+    return UUID(_written_id(subject))
+
+
+def _written_id(subject: str) -> str:
+    """Sorts as the id itself does."""
+    return subject.rpartition(".")[2]

@@ -15,10 +15,12 @@ from uuid import UUID
 
 import msgspec
 
-from shared.tasks.errors import DeclarationError
+from shared.tasks.errors import DeclarationError, RetryLater
 from shared.tasks.policy import MAX_ATTEMPTS, NO_RETRY, RetryPolicy
 
 MAX_TIMEOUT_SECONDS: Final = 900.0
+_ENDLESS: Final = 10_000
+"""A policy that wants one more attempt after so many would never end."""
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 ArgumentType = TypeVar("ArgumentType", bound=msgspec.Struct)
@@ -124,10 +126,16 @@ def _fault_of_policy(task: Task[Any, Any]) -> str | None:
         return f"attempts={attempts} is as good as unlimited: give at most {MAX_ATTEMPTS} and a longer delay"
     if not 0 <= retry.jitter <= 0.5:
         return f"jitter={retry.jitter} is a share of the delay: give a number from 0 to 0.5"
-    return None if attempts == 1 else _fault_of_delays(retry)
+    return _fault_of_fields(retry) or _fault_of_decisions(retry) if _may_retry(retry) else None
 
 
-def _fault_of_delays(retry: RetryPolicy) -> str | None:
+def _may_retry(retry: RetryPolicy) -> bool:
+    return retry.attempts > 1 or type(retry).should_retry is not RetryPolicy.should_retry
+
+
+def _fault_of_fields(retry: RetryPolicy) -> str | None:
+    if type(retry).get_delay is not RetryPolicy.get_delay:
+        return None  # who decides in get_delay may have no use for them
     if not (retry.delay > 0 and math.isfinite(retry.delay)):
         return f"delay={retry.delay} would hammer what just failed: give the seconds before the second attempt"
     if not 1 <= retry.factor <= 100:
@@ -135,6 +143,20 @@ def _fault_of_delays(retry: RetryPolicy) -> str | None:
     if not (retry.delay <= retry.maximum and math.isfinite(retry.maximum)):
         return f"maximum={retry.maximum} is less than delay={retry.delay}, or no time at all: raise maximum"
     return None
+
+
+def _fault_of_decisions(retry: RetryPolicy) -> str | None:
+    """What a subclass would do wrong, which would only show once a task has failed."""
+    try:
+        waits = [retry.get_delay(attempt) for attempt in range(1, max(retry.attempts, 2))]
+        is_endless = any(retry.should_retry(_ENDLESS, error) for error in (RetryLater(), TimeoutError()))
+    except Exception as error:  # noqa: BLE001 whatever it raises here, it would raise after each attempt
+        return (
+            f"its policy fails ({error!r}): write should_retry(self, attempt, error) and get_delay(self, attempt)"
+        )
+    if odd := [wait for wait in waits if not (wait > 0 and math.isfinite(wait))]:
+        return f"get_delay gives {odd[0]}, which would hammer what just failed: give the seconds to wait"
+    return "should_retry would never end: let it answer False from some attempt on" if is_endless else None
 
 
 def _fault_of_time(task: Task[Any, Any]) -> str | None:
@@ -157,7 +179,7 @@ def _fault_of_time(task: Task[Any, Any]) -> str | None:
 
 
 def _fault_of_mark(task: Task[Any, Any]) -> str | None:
-    if task.retry.attempts > 1 and not task.idempotent:
+    if _may_retry(task.retry) and not task.idempotent:
         return (
             "a retry runs it again after an attempt that may have done its work: "
             "make a second run harmless and say idempotent=True, or drop the retries"

@@ -28,6 +28,9 @@ VALUE_LIMIT: Final = 16 * 1024
 MAX_STEP_ATTEMPTS: Final = 60
 """Attempts of all steps together: each lies in the record, and each wait for one in the journal of the task."""
 
+MAX_DELIVERIES: Final = 500
+"""Of one run: more would not fit into the journal of the task, and a run needs far fewer."""
+
 _JOURNAL_AWAY_SECONDS: Final = 5.0
 _HOOK_SECONDS: Final = 5.0
 
@@ -39,9 +42,9 @@ Resources = TypeVar("Resources")
 class _UntilItIsOver(RetryPolicy):
     """The message of a run comes back until the run has ended, which its own timeout and policies see to."""
 
-    def should_retry(self, attempt: int, error: BaseException) -> bool:  # noqa: ARG002 the number does not matter
+    def should_retry(self, attempt: int, error: BaseException) -> bool:
         """Whether ``error`` says that there is more to do; steps that failed are told by ``GiveUp``."""
-        return isinstance(error, RetryLater | TimeoutError)
+        return attempt < MAX_DELIVERIES and isinstance(error, RetryLater | TimeoutError)
 
 
 _DELIVERIES: Final = _UntilItIsOver(attempts=MAX_ATTEMPTS, delay=0.05, factor=1.0, jitter=0.0)

@@ -30,7 +30,7 @@ from shared.tasks.pipeline import (
 from shared.tasks.pipeline_journal import PipelineJournals
 from shared.tasks.pipeline_record import PipelineRecord, StepFailedError, StepRecord
 from shared.tasks.pipeline_run import MemoryJournal, run_pipeline
-from shared.tasks.pipeline_task import pipeline_task
+from shared.tasks.pipeline_task import MAX_DELIVERIES, pipeline_task
 from shared.tasks.policy import RetryPolicy
 
 START = 1_000_000
@@ -230,8 +230,9 @@ def test_the_message_of_a_run_comes_back_until_the_run_is_over() -> None:
         tasks, "x", pipeline(A), {"a": nothing}, argument=Nothing, journals=lambda given: given, idempotent=True
     )
     assert list(tasks) == [declared]
-    assert declared.retry.should_retry(10_000, RetryLater("not due yet"))
-    assert declared.retry.should_retry(10_000, TimeoutError())
+    assert declared.retry.should_retry(MAX_DELIVERIES - 1, RetryLater("not due yet"))
+    assert declared.retry.should_retry(MAX_DELIVERIES - 1, TimeoutError())
+    assert not declared.retry.should_retry(MAX_DELIVERIES, TimeoutError()), "its journal has no room for more"
     assert not declared.retry.should_retry(1, GiveUp("a step failed"))
     assert not declared.retry.should_retry(1, JournalConflictError("somebody else goes on"))
 

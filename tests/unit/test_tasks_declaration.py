@@ -31,6 +31,28 @@ def policy(**fields: Any) -> RetryPolicy:
     return RetryPolicy(**{"attempts": 3, "delay": 1, "jitter": 0, **fields})
 
 
+class Own(RetryPolicy):
+    """A policy that decides by itself: ``factor`` is what it waits."""
+
+    def get_delay(self, attempt: int) -> float:  # noqa: ARG002 as a policy has it
+        return self.factor
+
+
+class Endless(Own):
+    def should_retry(self, attempt: int, error: BaseException) -> bool:  # noqa: ARG002 as a policy has it
+        return True
+
+
+class Twice(Own):
+    def should_retry(self, attempt: int, error: BaseException) -> bool:  # noqa: ARG002 as a policy has it
+        return attempt < 2
+
+
+class Misspelt(RetryPolicy):
+    def get_delay(self) -> float:  # type: ignore[override]  # what somebody writes who forgot a parameter
+        return 1.0
+
+
 GOOD: dict[str, Any] = {"argument": Order, "timeout": 10, "retry": policy(), "idempotent": True}
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "attempts without end": ({"retry": policy(attempts=None)}, "give a number from 1 to 100"),
@@ -46,6 +68,17 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a timeout over the budget": ({"timeout": 60, "retry": policy(budget=50)}, "shorten the timeout or raise"),
     "a budget below the waits": ({"timeout": 1, "retry": policy(budget=2.9)}, "raise the budget, or have fewer"),
     "a budget below waits and timeouts": ({"retry": policy(budget=32)}, "need 33 seconds): raise the budget"),
+    "a delay of zero by its own decision": ({"retry": Own(attempts=2, factor=0)}, "give the seconds to wait"),
+    "retries that never end by its own decision": (
+        {"retry": Endless()},
+        "let it answer False from some attempt on",
+    ),
+    "a decision of another form": ({"retry": Misspelt(attempts=2)}, "get_delay(self, attempt)"),
+    "a budget below waits of its own": (
+        {"timeout": 1, "retry": Own(attempts=3, factor=60, jitter=0, budget=122)},
+        "need 123 seconds): raise the budget",
+    ),
+    "its own retries that may do it twice": ({"idempotent": False, "retry": Twice()}, "say idempotent=True"),
     "no timeout": ({"timeout": 0}, "give more than 0, at most 900"),
     "an endless timeout": ({"timeout": math.inf}, "give more than 0, at most 900"),
     "a retry that may do it twice": ({"idempotent": False}, "say idempotent=True, or drop the retries"),
@@ -86,6 +119,10 @@ def test_a_name_is_given_once() -> None:
 
 def test_a_budget_that_just_suffices_is_accepted() -> None:
     TaskSet[list[int]]().declare("work", **{**GOOD, "retry": policy(budget=33)})(work)
+
+
+def test_a_policy_of_its_own_needs_no_delay_for_its_fields() -> None:
+    TaskSet[list[int]]().declare("work", **{**GOOD, "retry": Twice(factor=60)})(work)
 
 
 def test_a_task_that_is_tried_once_needs_no_policy_and_no_mark() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import random
 import socket
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy.exc import OperationalError
+from structlog.testing import capture_logs
 
 from shared.messaging.errors import PublishRejectedError, PublishUnknownError
 from shared.tasks.errors import GiveUp, RetryLater
@@ -104,12 +106,56 @@ def test_delays_without_jitter_grow_by_the_factor_up_to_the_maximum() -> None:
     assert [capped.get_delay(attempt) for attempt in (1, 2, 3, 9)] == [5, 10, 12, 12]
 
 
-@given(attempt=st.integers(1, 100), jitter=st.floats(0, 0.5), seed=st.integers())
+@given(attempt=st.integers(1, 99), jitter=st.floats(0, 0.5), seed=st.integers())
 def test_jitter_stays_within_its_share(attempt: int, jitter: float, seed: int) -> None:
     policy = RetryPolicy(attempts=100, delay=2, factor=3, maximum=600, jitter=jitter)
     middle = min(2 * 3.0 ** (attempt - 1), 600)
-    delay = policy.get_delay(attempt, random.Random(seed))
+    delay = next_delay(policy, attempt, TimeoutError(), spent=0, now_ms=NOON_MS, rng=random.Random(seed))
+    assert delay is not None
     assert middle * (1 - jitter) - 1e-9 <= delay <= middle * (1 + jitter) + 1e-9
+
+
+def test_jitter_spreads_waits_over_a_tenth_to_either_side_unless_said_otherwise() -> None:
+    policy, rng = RetryPolicy(attempts=2, delay=100), random.Random(1)
+    delays = [next_delay(policy, 1, TimeoutError(), spent=0, now_ms=NOON_MS, rng=rng) or 0.0 for _ in range(500)]
+    assert 90 <= min(delays) < 91
+    assert 109 < max(delays) <= 110
+
+
+class Own(RetryPolicy):
+    """As an author writes one: a pause of its own, and more patience with one kind of error."""
+
+    def should_retry(self, attempt: int, error: BaseException) -> bool:
+        return attempt < (5 if isinstance(error, OursError) else 2)
+
+    def get_delay(self, attempt: int) -> float:
+        return 7.0 * attempt
+
+
+def test_a_policy_of_its_own_decides_whether_and_when() -> None:
+    def delay(attempt: int, error: Exception) -> float | None:
+        return next_delay(Own(jitter=0), attempt, error, spent=0, now_ms=NOON_MS)
+
+    assert [delay(attempt, OursError()) for attempt in (1, 4, 5)] == [7, 28, None]
+    assert [delay(attempt, ValueError()) for attempt in (1, 2)] == [7, None]
+    assert delay(1, AnsweredError(429, {"Retry-After": "30"})) == 30
+
+
+class Broken(RetryPolicy):
+    """``delay`` is what it answers, or raises."""
+
+    def get_delay(self, attempt: int) -> float:  # noqa: ARG002 as a policy has it
+        if self.delay < -1:
+            raise RuntimeError
+        return self.delay
+
+
+@pytest.mark.parametrize("delay", [0.0, -1.0, math.nan, math.inf, -2.0], ids=["0", "-1", "nan", "inf", "raises"])
+def test_a_policy_that_fails_ends_the_task_and_is_told(delay: float) -> None:
+    with capture_logs() as logs:
+        found = next_delay(Broken(attempts=3, delay=delay), 1, TimeoutError(), spent=0, now_ms=NOON_MS)
+    assert found is None
+    assert [(line["log_level"], line["policy"]) for line in logs] == [("error", "Broken")]
 
 
 def test_the_budget_ends_the_attempts() -> None:

@@ -39,6 +39,7 @@ _MENDS: Final = {
     "dispatch": "start a scheduler (tocsin scheduler), or look at the log of the one that runs",
     "beat": "start an API process (tocsin api): it declares the beat",
     "results": "start a worker that records (tocsin worker), or look at the log of the one that runs",
+    "tasks": "start a worker that has a database (tocsin worker), or look at the log of the one that runs",
     "monitors": "see which slots are missing with tocsin doctor --slots, and look at the logs of the workers",
 }
 
@@ -47,7 +48,7 @@ def work_checks(database: Database, connection: NatsConnection, clock: Clock) ->
     """What can be asked once both servers are fit."""
     return {
         "schedules": partial(schedules, database, connection, clock),
-        "scheduler, results, monitors": partial(work, database, connection, clock),
+        "scheduler, results, tasks, monitors": partial(work, database, connection, clock),
         "consumers": partial(consumers, database, connection),
         "dead letters": partial(dead_letters, connection),
     }
@@ -147,9 +148,13 @@ async def _consumer(connection: NatsConnection, stream: str, wanted: ConsumerCon
 
 
 async def _is_read(connection: NatsConnection, stream: str, consumer: str) -> bool:
+    """Somebody asks, or is given something meanwhile: the busiest reader asks for nothing."""
+    first: int | None = None
     for _ in range(LOOKS):
         info = await connection.js.consumer_info(stream, consumer)
-        if info.num_waiting:
+        delivered = info.delivered.consumer_seq if info.delivered else 0
+        first = delivered if first is None else first
+        if info.num_waiting or delivered != first:
             return True
         await asyncio.sleep(LOOK_EVERY_SECONDS)
     return False

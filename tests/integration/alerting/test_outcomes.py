@@ -105,3 +105,21 @@ async def test_many_incidents_of_a_tenant_with_many_channels_are_planned_at_one_
     assert len(rows) == 100 * len(incidents)
     assert [row.incident_id for row in rows[::100]] == [incident.id for incident in incidents]
     assert len({row.dedupe_key for row in rows}) == len(rows)
+
+
+async def test_what_a_worker_was_sending_when_it_died_is_sent_again_under_its_id_and_marked(
+    scene: Scene, connection: NatsConnection, sink: HttpSink
+) -> None:
+    await scene.add_channel(config={"url": sink.url})
+    incident = await scene.open()
+    await AlertRelay(scene.database, TakesNothing(), scene.clock).look_once()
+    async with scene.database.system() as session:  # what a worker leaves behind that died in its first attempt
+        await session.execute(
+            text("UPDATE deliveries SET state = 'sending', attempts = 1, claimed_at = now() - interval '1 hour'")
+        )
+    async with alerting(scene, connection):
+        await eventually(scene.has_settled)
+    (row,) = await scene.deliveries()
+    assert (row.state, row.attempts, row.possibly_duplicated) == ("delivered", 2, True)
+    assert [arrival.headers["webhook-id"].removeprefix("msg_") for arrival in sink.arrivals] == [row.id.hex]
+    assert (await scene.timeline(incident))[0]["possibly_duplicated"] is True

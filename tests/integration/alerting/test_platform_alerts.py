@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from uuid import UUID
 
+import msgspec
 from sqlalchemy import text
 
 from shared.db.repositories import incidents
 from shared.domain import incident as machine
-from shared.domain.clock import SystemClock
+from shared.domain.clock import SystemClock, to_datetime
 from shared.domain.incident import IncidentKind
 from shared.domain.mass_failure import CAUSE
 from shared.messaging.connect import NatsConnection
@@ -18,6 +19,7 @@ from shared.messaging.errors import MessagingError
 from shared.services import platform_alerts
 from shared.services.holds import sweep
 from shared.services.platform_alerts import PlatformAlerts, clear_platform_alert, raise_platform_alert
+from shared.tasks.letters import Attempt, DeadLetter, LetterError, letter_id
 from shared.testing.clock import FakeClock
 from tests.integration.alerting.conftest import Scene, alerting, eventually
 from tests.integration.channels.sinks import HttpSink
@@ -81,6 +83,32 @@ async def test_two_processes_that_see_different_things_do_not_open_and_close_in_
     assert await _open_keys(scene) == []
     async with scene.database.system() as session:
         assert await session.scalar(text("SELECT count(*) FROM incidents")) == 1
+
+
+async def test_work_that_failed_for_good_is_told_once_for_its_task(scene: Scene) -> None:
+    alerts = PlatformAlerts(scene.database, SystemClock())
+    for number in range(3):
+        await alerts.on_letter(letter(number))
+    assert await _open_keys(scene) == ["dead letters: deliver_notification"]
+    async with scene.database.system() as session:
+        message = await session.scalar(text("SELECT message FROM incidents"))
+    assert message == "Work of the task deliver_notification failed for good: answered 404; see the dead letters"
+
+
+def letter(number: int) -> DeadLetter:
+    failed = Attempt(1_796_040_000_000 + number, "http_404", "answered 404", "worker:1")
+    return DeadLetter(
+        id=letter_id(failed.at_ms, str(number)),
+        task="deliver_notification",
+        task_id=str(number),
+        organisation_id=None,
+        arguments=msgspec.Raw(b"{}"),
+        error=LetterError(failed.error_kind, failed.message),
+        attempts=(failed,),
+        failed_at=to_datetime(failed.at_ms),
+        worker=failed.worker,
+        subject="tasks.platform.deliver_notification",
+    )
 
 
 async def test_an_alert_of_the_platform_is_no_mass_failure(scene: Scene) -> None:

@@ -77,10 +77,13 @@ class Patient(Stored):
 
     async def report(self) -> None:
         """As a leading scheduler does."""
-        now = self.clock.now_ms()
+        await self.report_progress()
+        await self.put(names.LEADER_BUCKET, names.LEADER_KEY, b"a")
+
+    async def report_progress(self) -> None:
+        now = SystemClock().now_ms()
         progress = msgspec.json.encode(Progress(now, now, "a"))
         await self.put(names.PROGRESS_BUCKET, names.WATERMARK_KEY, progress)
-        await self.put(names.LEADER_BUCKET, names.LEADER_KEY, b"a")
 
     async def read(self) -> None:
         """As a worker does: one open request on every consumer."""

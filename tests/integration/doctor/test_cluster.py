@@ -59,7 +59,7 @@ async def test_a_server_of_the_cluster_that_is_away_is_named(
                 return False
             return True
 
-        await eventually("the streams", declared, within=30, every=0.5)
+        await eventually("the streams", declared, within=90, every=0.5)
         assert await queue.streams(connection, WANTED) == []
         [finding, *_] = await queue.streams(connection, (*declared_streams(1), beats_stream(1)))
         assert "num_replicas is 3, not 1" in finding.what
@@ -67,11 +67,11 @@ async def test_a_server_of_the_cluster_that_is_away_is_named(
         async def in_step() -> bool:
             return await queue.replicas_in_step(connection, WANTED) == []
 
-        await eventually("all in step", in_step, within=20, every=0.5)
+        await eventually("all in step", in_step, within=90, every=0.5)
         await servers[2].stop()
 
         async def is_named() -> bool:
             found = await queue.replicas_in_step(connection, WANTED)
             return any("replica on n3 is away" in finding.what and "n3" in finding.mend for finding in found)
 
-        await eventually("the server that is away", is_named, within=30, every=0.5)
+        await eventually("the server that is away", is_named, within=90, every=0.5)

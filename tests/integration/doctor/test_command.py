@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -115,14 +116,14 @@ async def test_a_whole_installation_is_sound_until_its_scheduler_stands_still(tm
             code, output = await doctor("--data-dir", "data", folder=tmp_path)
             return code == 0 and "Nothing wrong" in output
 
-        await eventually("a sound installation", is_sound, within=30)
+        await eventually("a sound installation", is_sound, within=90)
         tocsin.send("scheduler-1", signal.SIGSTOP)
 
         async def is_found() -> bool:
             code, output = await doctor("--data-dir", "data", folder=tmp_path)
             return code == 1 and "no scheduler has dispatched" in output and "→ start a scheduler" in output
 
-        await eventually("the scheduler that stands still", is_found, within=30)
+        await eventually("the scheduler that stands still", is_found, within=90)
         tocsin.send("scheduler-1", signal.SIGCONT)
     code, output = await doctor("--data-dir", "data", folder=tmp_path)
     assert (code, "✘ tocsin up: nothing runs in data\n  → start tocsin up --data-dir data" in output) == (1, True)
@@ -137,12 +138,14 @@ async def test_lost_slots_are_printed_one_by_one(database: Database, database_ur
     )
     async with database.system() as session:
         await session.execute(text("UPDATE schedule_periods SET starts_at = now() - interval '10 minutes'"))
+    began = time.monotonic()
     code, output = await doctor("--slots", "--since", "1h", TOCSIN_DATABASE_URL=database_url)
     lost = [line for line in output.splitlines() if line.endswith(f"default  {monitor_id}  nothing is stored")]
     assert code == 1
-    assert len(lost) in range(46, 51), output
+    # Eight minutes of slots have had their time, and those that came to it meanwhile.
+    assert 46 <= len(lost) <= 50 + (time.monotonic() - began) / 10, output
     _, told = await doctor("--slots", "--json", TOCSIN_DATABASE_URL=database_url)
-    assert len(json.loads(told)["unaccounted"]) in range(46, 52)
+    assert 46 <= len(json.loads(told)["unaccounted"]) <= 50 + (time.monotonic() - began) / 10
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ async def installation(database: Database) -> AsyncIterator[Installation]:
     storing = asyncio.create_task(desk.run())
     async with serving(create_app(context, Health({}))) as url:
         headers = {"Authorization": f"Bearer {key}"}
-        async with httpx.AsyncClient(base_url=url, headers=headers, trust_env=False) as client:
+        async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60, trust_env=False) as client:
             yield Installation(database, clock, client, HeartbeatJudge(database, clock), organisation_id)
     storing.cancel()
     await asyncio.gather(storing, return_exceptions=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from shared.domain.heartbeat import Signal
 from shared.services.api_keys import Scope
 from shared.services.heartbeats import HeartbeatJudge
 from shared.services.pings import PingDesk, ReceptionLog
+from tests.dice import new_dice
 from tests.integration.api.conftest import add_key
 from tests.integration.heartbeats.conftest import Installation
 
@@ -218,9 +218,7 @@ async def test_a_span_of_reception_ends_where_pings_were_refused(installation: I
 
 
 async def test_judges_race_for_a_hundred_rounds_and_there_is_one_incident_each(installation: Installation) -> None:
-    seed = random.randrange(10**6)
-    print("seed", seed)
-    chance = random.Random(seed)
+    chance = new_dice()
     hashes = await installation.add_many(100)
     judges = [HeartbeatJudge(installation.database, installation.clock) for _ in range(3)]
     failures = 0

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from shared.contracts.sealing import Sealer
+from shared.db.base import new_id
 from shared.db.repositories import heartbeats
 from shared.db.repositories.state import lock_states
 from shared.db.session import Database
@@ -66,3 +67,26 @@ async def test_a_heartbeat_that_cannot_be_read_keeps_its_pings_and_holds_up_nobo
     async with installation.database.system() as session:
         waiting = await session.execute(text("SELECT monitor_id FROM heartbeat_pings"))
         assert list(waiting.scalars()) == [UUID(broken["id"])]
+
+
+@pytest.mark.parametrize("lag", [1.0, 2.5, 9.0])
+async def test_a_grace_that_is_shorter_than_the_signs_of_the_receiver_waits_for_the_next_one(
+    installation: Installation, lag: float
+) -> None:
+    """What is not written down yet is not a time in which nothing could be received."""
+    clock, span, start = installation.clock, new_id(), to_datetime(installation.clock.now_ms())
+
+    async def sign() -> None:
+        async with installation.database.system() as session:
+            await heartbeats.note_receiving(session, span, start, to_datetime(clock.now_ms()))
+
+    monitor = await installation.add(period_seconds=10, grace_seconds=1)
+    clock.advance(11.5 - lag)
+    await sign()
+    clock.advance(lag)
+    await installation.judge.judge_once()
+    assert await installation.results(monitor) == []
+    await sign()
+    await installation.judge.judge_once()
+    assert [result["status"] for result in await installation.results(monitor)] == ["down"]
+    assert [incident.state for incident in await installation.incidents()] == ["open"]

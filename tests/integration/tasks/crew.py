@@ -70,7 +70,7 @@ class Crew:
         """One worker more."""
         self.workers.append(self._worker())
 
-    async def done(self, within: float = 30.0) -> None:
+    async def done(self, within: float = 90.0) -> None:
         """Every task is settled, one way or the other."""
 
         async def empty() -> bool:
@@ -82,7 +82,7 @@ class Crew:
         async def holds() -> bool:
             return condition()
 
-        await eventually(what, holds)
+        await eventually(what, holds, within=90)
 
     def snapped(self) -> set[str]:
         """Names of the tasks in whose traps a worker died."""

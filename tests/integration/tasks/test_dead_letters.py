@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 from uuid import UUID, uuid4
 
 import msgspec
@@ -224,6 +225,30 @@ async def test_purge_takes_those_that_failed_before_and_only_what_is_in_view(
     assert [letter.task_id for letter in await desk.page(EVERYTHING)] == ["new", "platforms"]
     assert await desk.purge(EVERYTHING, clock.now_ms() + 1000) == 2
     assert await desk.purge(EVERYTHING, clock.now_ms() + 1000) == 0
+
+
+@pytest.mark.usefixtures("world")
+async def test_counting_lists_the_letters_only_after_a_change(
+    queue: TaskQueue, desk: DeadLetterDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lists: list[str] = []
+    list_page = DeadLetterDesk._subject_page
+
+    async def listed(self: DeadLetterDesk, pattern: str, offset: int) -> Any:
+        lists.append(pattern)
+        return await list_page(self, pattern, offset)
+
+    first, _ = await fail(queue, desk, "a", "b")
+    monkeypatch.setattr(DeadLetterDesk, "_subject_page", listed)
+    assert await desk.count() == {"write": 2}
+    lists.clear()
+    assert await desk.count() == {"write": 2}
+    assert lists == []
+    await desk.delete(EVERYTHING, first.id)
+    assert await desk.count() == {"write": 1}
+    await fail(queue, desk, "c")
+    assert await desk.count() == {"write": 2}
+    assert lists
 
 
 async def test_each_letter_is_told_to_one_listener_again_after_a_failure_and_counted(

@@ -107,6 +107,18 @@ async def unhurried(order: Order, context: TaskContext[Diary]) -> None:
     raise ConnectionError("the other side is away")
 
 
+@tasks.declare(
+    "drowsy",
+    argument=Order,
+    timeout=5,
+    retry=RetryPolicy(attempts=2, delay=600, jitter=0),
+    idempotent=True,
+)
+async def drowsy(order: Order, context: TaskContext[Diary]) -> None:
+    _begin(context)
+    raise ConnectionError("the other side is away")
+
+
 @tasks.declare("wrong", argument=Order, timeout=5, retry=QUICK, idempotent=True)
 async def wrong(order: Order, context: TaskContext[Diary]) -> None:
     _begin(context)
