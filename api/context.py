@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Protocol
 from uuid import UUID
@@ -73,6 +73,21 @@ class LetterDesk(Protocol):
     async def purge(self, view: View, before_ms: int) -> int: ...
 
 
+class Regions(Protocol):
+    """What is known of the regions that workers serve."""
+
+    def warnings(self, regions: Iterable[str]) -> list[str]:
+        """A sentence for each of these regions that no worker serves; none while that is not known."""
+        ...
+
+
+class NothingKnown:
+    """For an application without a queue beside it."""
+
+    def warnings(self, regions: Iterable[str]) -> list[str]:  # noqa: ARG002 whatever is asked for
+        return []
+
+
 def _nothing() -> None:
     """Nobody waits for commits."""
 
@@ -90,6 +105,7 @@ class Context:
     pings: PingDesk | None = None
     jobs: JobDesk = field(default_factory=NoJobs)
     letters: LetterDesk | None = None
+    regions: Regions = field(default_factory=NothingKnown)
     tools: Tools = field(default_factory=lambda: build_tools(AddressPolicy(), SystemClock()))
 
     @property

@@ -50,6 +50,7 @@ _STATUSES: dict[type[ServiceError], HTTPStatus] = {
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _RETRY_LATER = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
 _RETRY_AFTER_SECONDS = "5"
+_NOTHING_HERE = "there is no such address; an id is written as in 019a7f3e-5b1c-7c2d-8e4f-0a1b2c3d4e5f"
 
 
 _EXAMPLE: dict[str, Any] = {
@@ -131,6 +132,8 @@ async def _http_error(request: Request, error: Exception) -> Response:
     status = HTTPStatus(error.status_code)
     if isinstance(error, ApiError):
         return problem_response(status, error.code, error.detail, error.problems, error.headers)
+    if status is HTTPStatus.NOT_FOUND:
+        return problem_response(status, status.name.lower(), _NOTHING_HERE)
     if status is HTTPStatus.METHOD_NOT_ALLOWED:
         return problem_response(status, status.name.lower(), str(error.detail), headers=_allowed(request))
     return problem_response(status, status.name.lower(), str(error.detail), headers=error.headers)

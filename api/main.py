@@ -47,6 +47,7 @@ from shared.services.outside_heartbeat import TIMEOUT_SECONDS, OutsideHeartbeat,
 from shared.services.pings import PingDesk, ReceptionLog, store_handed_over
 from shared.services.platform_alerts import PlatformAlerts, letter_troubles, silence_troubles, watchdog_troubles
 from shared.services.platform_jobs import ApiJobs, WorkerJobs
+from shared.services.regions import RegionWatch
 from shared.services.schedules import Reconciler, ScheduleRelay
 from shared.services.slot_audit import SlotAuditor
 from shared.services.watchdog import Watchdog
@@ -88,6 +89,8 @@ class Api:
             relay, reconciler = self._copy_schedules(database, connection, publisher)
             watchdog = Watchdog(database, connection, self._clock)
             self._life.start("watchdog", watchdog.run())
+            regions = RegionWatch(connection)
+            self._life.start("regions of workers", regions.run())
             context = Context(
                 database=database,
                 sealer=Sealer([key.get_secret_value() for key in self._settings.secret_keys]),
@@ -96,6 +99,7 @@ class Api:
                 on_commit=relay.wake,
                 pings=await self._receive_pings(stack, database, connection, publisher),
                 letters=LetterDesk(DeadLetterDesk(connection, publisher)),
+                regions=regions,
                 tools=self._tools(),
                 jobs=await self._run_jobs(
                     database,

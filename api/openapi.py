@@ -117,7 +117,7 @@ def _errors(operation: dict[str, Any]) -> dict[int, str]:
     found = dict(_UNAUTHORIZED)
     if "path" in names.values():
         found |= _NOT_FOUND
-    if names or "requestBody" in operation:
+    if "requestBody" in operation or not all(_is_id_in_path(each) for each in operation.get("parameters", ())):
         found |= _INVALID
     if "requestBody" in operation:
         found |= _BODY
@@ -126,6 +126,11 @@ def _errors(operation: dict[str, Any]) -> dict[int, str]:
     if "If-Match" in names:
         found |= _CHANGED
     return dict(sorted(found.items()))
+
+
+def _is_id_in_path(parameter: dict[str, Any]) -> bool:
+    """What is no id there is an address that does not exist."""
+    return (parameter["in"], parameter["schema"].get("format")) == ("path", "uuid")
 
 
 def _parameters(operation: dict[str, Any]) -> dict[str, str]:

@@ -14,7 +14,10 @@ from fastapi.routing import APIRoute
 from api.errors import ApiError, invalid
 
 MAX_DEPTH = 32
-_INTEGERS = range(-(2**63), 2**63)
+_LEAST, _MOST = -(2**63), 2**63 - 1
+_NUL = "the character NUL cannot be stored"
+_TOO_DEEP = f"the body is nested deeper than {MAX_DEPTH} levels"
+_SHOWN_OF_DEEP = 3
 
 
 class StrictRequest(Request):
@@ -46,8 +49,8 @@ def decode_json(body: bytes) -> Any:
             HTTPStatus.UNPROCESSABLE_ENTITY, "invalid_json", f"the body is not valid JSON: {error}"
         ) from error
     except RecursionError as error:
-        raise invalid("", f"the body is nested deeper than {MAX_DEPTH} levels") from error
-    _check(value, ())
+        raise invalid("", _TOO_DEEP) from error
+    _check(value)
     json.loads(body, object_pairs_hook=_refuse_duplicates)
     return value
 
@@ -61,23 +64,47 @@ def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> None:
         seen.add(name)
 
 
-def _check(value: Any, path: tuple[str, ...]) -> None:
-    if len(path) > MAX_DEPTH:
-        raise invalid(".".join(path[:3]), f"the body is nested deeper than {MAX_DEPTH} levels")
-    match value:
-        case str():
-            if "\0" in value:
-                raise invalid(".".join(path), "the character NUL cannot be stored")
-        case int():
-            if value not in _INTEGERS:
-                raise invalid(".".join(path), "a whole number must fit into 64 bits")
-        case list():
-            for index, item in enumerate(value):
-                _check(item, (*path, str(index)))
-        case dict():
-            for name, item in value.items():
-                _check(name, path)
-                _check(item, (*path, name))
+class _FaultError(Exception):
+    """Something that storage cannot hold; ``path`` is put together on the way back from it, the innermost first."""
+
+    def __init__(self, reason: str, *path: str | int) -> None:
+        super().__init__(reason)
+        self.path = list(path)
+
+
+def _check(value: Any) -> None:
+    try:
+        _look_into({"": value}, 0)
+    except _FaultError as fault:
+        path = [str(place) for place in fault.path[::-1]][1:]
+        shown = path[:_SHOWN_OF_DEEP] if str(fault) == _TOO_DEEP else path
+        raise invalid(".".join(shown), str(fault)) from fault
+
+
+def _look_into(container: dict[str, Any] | list[Any], depth: int) -> None:
+    """One body has a hundred thousand values: what is right costs no call, and paths are made for what is wrong."""
+    for place, item in container.items() if isinstance(container, dict) else enumerate(container):
+        kind = type(item)
+        if type(place) is str and "\0" in place:
+            raise _FaultError(_NUL)
+        if kind is str:
+            if "\0" in item:
+                raise _FaultError(_NUL, place)
+        elif kind is int:
+            if not _LEAST <= item <= _MOST:
+                raise _FaultError("a whole number must fit into 64 bits", place)
+        elif kind is dict or kind is list:
+            _descend(item, place, depth + 1)
+
+
+def _descend(item: dict[str, Any] | list[Any], place: str | int, depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise _FaultError(_TOO_DEEP, place)
+    try:
+        _look_into(item, depth)
+    except _FaultError as fault:
+        fault.path.append(place)
+        raise
 
 
 def _require_json(request: Request) -> None:

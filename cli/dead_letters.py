@@ -13,6 +13,7 @@ from uuid import UUID
 import typer
 
 from cli.errors import UsageError
+from shared.domain.ids import read_id
 
 if TYPE_CHECKING:  # loaded when a command runs, so that other commands start without it
     from shared.tasks.dead_letters import DeadLetterDesk
@@ -20,15 +21,25 @@ if TYPE_CHECKING:  # loaded when a command runs, so that other commands start wi
 
 CONNECT_SECONDS = 5.0
 _DAY_MS = 86_400_000
+_HINT = "tocsin dead-letters list shows those that wait"
 
 Answer = TypeVar("Answer")
 DataDir = Annotated[Path, typer.Option(help="Of tocsin up, when TOCSIN_NATS_URL is not set.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-LetterId = Annotated[UUID, typer.Argument(help="As list shows it.")]
-LetterIds = Annotated[list[UUID], typer.Argument(help="As list shows them.")]
 DEFAULT_DIR = Path(".tocsin")
 
 app = typer.Typer(name="dead-letters", help="Work that failed for good.", no_args_is_help=True)
+
+
+def _id(text: str) -> UUID:
+    try:
+        return read_id(text)
+    except ValueError as error:
+        raise UsageError(f"{text}: {error}: {_HINT}") from None
+
+
+LetterId = Annotated[UUID, typer.Argument(parser=_id, metavar="ID", help="As list shows it.")]
+LetterIds = Annotated[list[UUID], typer.Argument(parser=_id, metavar="ID", help="As list shows them.")]
 
 
 @app.command("list")
@@ -36,7 +47,10 @@ def list_letters(  # noqa: PLR0917 typer builds the command line from the parame
     task: Annotated[str | None, typer.Option(help="Only of this task.")] = None,
     organisation: Annotated[str | None, typer.Option(help="Only of this one: its id, or platform.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many.")] = 50,
-    before: Annotated[UUID | None, typer.Option(help="Only older ones than this: the last id of a page.")] = None,
+    before: Annotated[
+        UUID | None,
+        typer.Option(parser=_id, metavar="ID", help="Only older ones than this: the last id of a page."),
+    ] = None,
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DIR,
 ) -> None:
@@ -49,7 +63,7 @@ def list_letters(  # noqa: PLR0917 typer builds the command line from the parame
     for letter in letters:
         typer.echo(_line(letter))
     if not letters:
-        typer.echo("There are no dead letters.")
+        typer.echo(_nothing(data_dir, task))
 
 
 @app.command()
@@ -73,12 +87,11 @@ def replay(letter_ids: LetterIds, data_dir: DataDir = DEFAULT_DIR) -> None:
     """
     from shared.tasks.letters import EVERYTHING  # noqa: PLC0415
 
-    async def replay_all(desk: DeadLetterDesk) -> None:
-        for letter_id in letter_ids:
-            await desk.replay(EVERYTHING, letter_id)
-            typer.echo(f"{letter_id} is queued again")
+    async def replay_one(desk: DeadLetterDesk, letter_id: UUID) -> None:
+        await desk.replay(EVERYTHING, letter_id)
+        typer.echo(f"{letter_id} is queued again")
 
-    _ask(data_dir, replay_all)
+    _each(data_dir, letter_ids, replay_one)
 
 
 @app.command()
@@ -86,12 +99,11 @@ def delete(letter_ids: LetterIds, data_dir: DataDir = DEFAULT_DIR) -> None:
     """Delete dead letters: what they stand for will not be done."""
     from shared.tasks.letters import EVERYTHING  # noqa: PLC0415
 
-    async def delete_all(desk: DeadLetterDesk) -> None:
-        for letter_id in letter_ids:
-            await desk.delete(EVERYTHING, letter_id)
-            typer.echo(f"{letter_id} is deleted")
+    async def delete_one(desk: DeadLetterDesk, letter_id: UUID) -> None:
+        await desk.delete(EVERYTHING, letter_id)
+        typer.echo(f"{letter_id} is deleted")
 
-    _ask(data_dir, delete_all)
+    _each(data_dir, letter_ids, delete_one)
 
 
 @app.command()
@@ -131,6 +143,25 @@ def nats_urls(data_dir: Path) -> list[str]:
     return [Nats(directory.nats, directory.port("nats", lambda _: True), 0, password).url]
 
 
+def _each(
+    data_dir: Path, letter_ids: Sequence[UUID], work: Callable[[DeadLetterDesk, UUID], Awaitable[None]]
+) -> None:
+    """Work on every letter, also behind one for which it can't be done; those are named at the end."""
+    from shared.tasks.errors import TaskError  # noqa: PLC0415
+
+    async def work_on_all(desk: DeadLetterDesk) -> None:
+        refused = []
+        for letter_id in letter_ids:
+            try:
+                await work(desk, letter_id)
+            except TaskError as error:
+                refused.append(str(error))
+        if refused:
+            raise UsageError(f"{'; '.join(refused)}: {_HINT}")
+
+    _ask(data_dir, work_on_all)
+
+
 def _ask(data_dir: Path, question: Callable[[DeadLetterDesk], Awaitable[Answer]]) -> Answer:
     """Put one question to the desk; whatever goes wrong is one line for the person at the terminal."""
     from nats.errors import Error as NatsError  # noqa: PLC0415
@@ -143,7 +174,9 @@ def _ask(data_dir: Path, question: Callable[[DeadLetterDesk], Awaitable[Answer]]
     configure_logging("console", "CRITICAL")  # what goes wrong is said by the exception, once
     try:
         return asyncio.run(_asked(nats_urls(data_dir), question))
-    except (TaskError, MessagingError) as error:
+    except TaskError as error:
+        raise UsageError(f"{error}: {_HINT}") from None
+    except MessagingError as error:
         raise UsageError(str(error)) from None
     except (NatsError, OSError) as error:
         raise UsageError(f"NATS did not answer ({describe(error)}): try again") from None
@@ -162,13 +195,21 @@ async def _asked(urls: Sequence[str], question: Callable[[DeadLetterDesk], Await
         await connection.close()
 
 
+def _nothing(data_dir: Path, task: str | None) -> str:
+    """A task without letters may be a slip of the pen, so those that have some are named."""
+    tasks = _ask(data_dir, lambda desk: desk.count()) if task else {}
+    if not tasks or task in tasks:
+        return "There are no dead letters."
+    return f"There are none of {task}. There are dead letters of {', '.join(sorted(tasks))}."
+
+
 def _view(organisation: str | None) -> View:
     from shared.tasks.letters import EVERYTHING, View  # noqa: PLC0415
 
     if organisation is None:
         return EVERYTHING
     try:
-        return View((None if organisation == "platform" else UUID(organisation),))
+        return View((None if organisation == "platform" else read_id(organisation),))
     except ValueError:
         raise UsageError(f"--organisation {organisation}: give the id of one, or platform") from None
 

@@ -20,6 +20,7 @@ from shared.domain.clock import Clock, to_datetime
 from shared.domain.errors import CheckError, ErrorKind
 from shared.domain.result import CertificateChange, CertificateFacts, ResultStatus
 from shared.services.api_keys import actor_name
+from shared.services.certificate_turns import CertificateTurns
 from shared.services.errors import NotFoundError
 
 REMEMBERED = 50_000
@@ -27,6 +28,8 @@ REMEMBERED = 50_000
 
 _REFUSED = frozenset(kind for kind in ErrorKind if kind.value.startswith("tls_"))
 """What makes a certificate none of the target's own: a captive portal must not become what is compared with."""
+
+_NOT_THIS_TIME = "; this time an accepted certificate was shown"
 
 Seen = tuple[CertificateFacts, int]
 """A certificate, and when it was shown, in milliseconds."""
@@ -42,6 +45,7 @@ class CertificateWatch:
     def __init__(self, remembered: int = REMEMBERED) -> None:
         self._limit = remembered
         self._accepted: OrderedDict[Pair, None] = OrderedDict()
+        self._turns = CertificateTurns()
 
     async def judge(
         self, session: AsyncSession, messages: Sequence[ResultMessage], now_ms: int
@@ -50,16 +54,22 @@ class CertificateWatch:
 
         New certificates are stored. The caller owns the transaction, and calls this before anything is locked.
         """
-        shown = self._to_look_up(messages, now_ms)
-        if not shown:
+        shown, waiting = self._to_look_up(messages, now_ms), self._turns.pairs(messages)
+        if not shown and not waiting:
             return messages
-        standings = await repository.standings(session, shown)
+        standings = await repository.standings(session, {*shown, *waiting})
+        if unknown := [pair for pair in shown if pair in standings and standings[pair].changes is None]:
+            # Of two that are compared with what there was before either, none would be news.
+            await repository.take_turn(session)
+            standings |= await repository.standings(session, unknown)
         self._remember(pair for pair, standing in standings.items() if standing.is_accepted)
         comparison = _Comparison(standings, to_datetime(now_ms))
         for pair, (facts, seen_ms) in sorted(shown.items(), key=lambda item: item[1][1]):
             comparison.take(pair, facts, to_datetime(seen_ms))
         await comparison.write(session)
-        return [_turned(message, comparison.reports) for message in messages] if comparison.reports else messages
+        still = {pair: standings[pair].reported_changes for pair in waiting if pair in standings}
+        reports = {**{pair: changes for pair, changes in still.items() if changes}, **comparison.reports}
+        return self._turned(messages, reports) if reports or waiting else messages
 
     def _to_look_up(self, messages: Sequence[ResultMessage], now_ms: int) -> dict[Pair, Seen]:
         """The certificates that are not known to be accepted, and when they were shown first."""
@@ -77,6 +87,19 @@ class CertificateWatch:
             if pair not in found or seen_ms < found[pair][1]:
                 found[pair] = facts, seen_ms
         return found
+
+    def _turned(self, messages: Sequence[ResultMessage], reports: dict[Pair, Changes]) -> list[ResultMessage]:
+        """Those that are up made ``degraded``: with what they show, or with what came and went at their place."""
+        found = {}
+        for message in sorted(messages, key=lambda message: message.slot_ms):
+            facts, cause, note = _shown(message), None, ""
+            if facts is not None and (pair := (message.monitor_id, facts.fingerprint_sha256)) in reports:
+                self._turns.show_reported(message, pair)
+                cause = pair
+            elif facts is not None:
+                cause, note = self._turns.show_other(message, reports), _NOT_THIS_TIME
+            found[id(message)] = message if cause is None else _degraded(message, reports[cause], note)
+        return [found[id(message)] for message in messages]
 
     def _remember(self, pairs: Iterable[Pair]) -> None:
         for pair in pairs:
@@ -102,7 +125,7 @@ class _Comparison:
         changes = standing.changes
         if changes is None:
             changes = self._changes(pair[0], facts, standing)
-        is_reported = any(change.kind in standing.reported for change in changes)
+        is_reported = standing.reports(changes)
         if is_reported:
             self.reports[pair] = changes
         if standing.changes is None:
@@ -114,7 +137,7 @@ class _Comparison:
     def _changes(self, monitor_id: UUID, facts: CertificateFacts, standing: Standing) -> Changes:
         accepted = self._accepted.setdefault(monitor_id, list(standing.accepted))
         changes = certificate_news(accepted, facts)
-        if not any(change.kind in standing.reported for change in changes):
+        if not standing.reports(changes):
             accepted.insert(0, facts)
         return changes
 
@@ -133,14 +156,10 @@ def _shown(message: ResultMessage) -> CertificateFacts | None:
     return verdict.tls.certificate
 
 
-def _turned(message: ResultMessage, reports: dict[Pair, Changes]) -> ResultMessage:
-    facts = _shown(message)
-    if facts is None or message.verdict.status is not ResultStatus.UP:
+def _degraded(message: ResultMessage, changes: Changes, note: str) -> ResultMessage:
+    if message.verdict.status is not ResultStatus.UP:
         return message
-    changes = reports.get((message.monitor_id, facts.fingerprint_sha256))
-    if changes is None:
-        return message
-    error = CheckError(ErrorKind.TLS_CHANGED, "; ".join(change.message for change in changes))
+    error = CheckError(ErrorKind.TLS_CHANGED, "; ".join(change.message for change in changes) + note)
     return msgspec.structs.replace(
         message, verdict=replace(message.verdict, status=ResultStatus.DEGRADED, error=error)
     )

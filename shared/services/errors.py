@@ -15,12 +15,16 @@ class ServiceError(Exception):
 
 
 class NotFoundError(ServiceError):
-    """Nothing with this id in this organisation; whether another one has it is not said."""
+    """Nothing with this id in this organisation; whether another one has it is not said.
+
+    ``known`` are the names to choose from, where everybody may read those.
+    """
 
     code = "not_found"
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"there is no such {what}")
+    def __init__(self, what: str, known: Iterable[str] = ()) -> None:
+        names = ", ".join(sorted(known))
+        super().__init__(f"there is no such {what}" + (f": name one of {names}" if names else ""))
 
 
 class RevisionMismatchError(ServiceError):

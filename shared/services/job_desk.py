@@ -23,5 +23,5 @@ class PlatformJobDesk:
         """
         job = self._jobs.get(name)
         if job is None:
-            raise NotFoundError("job")
+            raise NotFoundError("job", known=self._jobs)
         return await self._runner.attempt(job, forced=forced)

@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 SWEEP_SECONDS = 1.0
 PLAN_SECONDS = 3600.0
 KEPT = timedelta(days=30)
-_BATCH = 500
+_BATCH = 200
 _REASON_CHARACTERS = 300
 
 Reconsider = Callable[[AsyncSession, Sequence[UUID], int], Awaitable[object]]
@@ -185,12 +185,18 @@ class MaintenanceKeeper:
             await asyncio.sleep(SWEEP_SECONDS)
 
     async def sweep(self) -> int:
-        """Have the monitors of windows that began or ended looked at again; answers how many those were."""
-        now_ms = self._clock.now_ms()
-        async with self._database.system() as session:
-            monitor_ids = await maintenance.turn(session, to_datetime(now_ms))
+        """Have the monitors of windows that began or ended looked at again; answers how many those were.
+
+        The marks on the windows are committed last, and keep other sweeps away until then. The monitors are looked
+        at in transactions of their own, so that results of one of them wait for a few others only. After a crash in
+        between the next sweep looks at all of them again, and finds nothing to tell of those that are done.
+        """
+        async with self._database.system() as marks:
+            monitor_ids = await maintenance.turn(marks, to_datetime(self._clock.now_ms()))
             for start in range(0, len(monitor_ids), _BATCH):
-                await self._reconsider(session, monitor_ids[start : start + _BATCH], now_ms)
+                async with self._database.system() as session:
+                    await self._reconsider(session, monitor_ids[start : start + _BATCH], self._clock.now_ms())
+                await maintenance.stay(marks)
         return len(monitor_ids)
 
     async def plan(self) -> None:

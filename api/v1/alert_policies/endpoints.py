@@ -80,7 +80,7 @@ async def get_default_policy(context: ContextDep, principal: Reader) -> Response
     return json_response(default_document(known))
 
 
-@router.get("/{policy_id}", response_model=AlertPolicyRead, summary="Read an alert policy")
+@router.get("/{policy_id:id}", response_model=AlertPolicyRead, summary="Read an alert policy")
 async def get_alert_policy(context: ContextDep, principal: Reader, policy_id: UUID) -> Response:
     """`working` is false when nobody would hear of an incident."""
     async with context.database.tenant(principal.organisation_id) as session:
@@ -90,7 +90,7 @@ async def get_alert_policy(context: ContextDep, principal: Reader, policy_id: UU
 
 
 @router.patch(
-    "/{policy_id}",
+    "/{policy_id:id}",
     response_model=AlertPolicyRead,
     summary="Change an alert policy",
     openapi_extra=patch_body(AlertPolicySpec, "AlertPolicyPatch", {"reminder_seconds": 1800}),
@@ -105,7 +105,7 @@ async def change_alert_policy(
     return json_response(policy_document(policy, known))
 
 
-@router.delete("/{policy_id}", status_code=HTTPStatus.NO_CONTENT, summary="Delete an alert policy")
+@router.delete("/{policy_id:id}", status_code=HTTPStatus.NO_CONTENT, summary="Delete an alert policy")
 async def delete_alert_policy(context: ContextDep, principal: Writer, policy_id: UUID) -> Response:
     """Open incidents that follow it go on by the default policy."""
     async with context.database.tenant(principal.organisation_id) as session:

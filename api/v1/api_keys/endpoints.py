@@ -56,7 +56,7 @@ async def list_api_keys(context: ContextDep, principal: Admin, query: Annotated[
     return page(rows, query.limit, lambda row: id_cursor(row.id), key_document)
 
 
-@router.delete("/{key_id}", status_code=HTTPStatus.NO_CONTENT, summary="Delete an API key")
+@router.delete("/{key_id:id}", status_code=HTTPStatus.NO_CONTENT, summary="Delete an API key")
 async def delete_api_key(context: ContextDep, principal: Admin, key_id: UUID) -> Response:
     """It is refused from the next request on."""
     async with context.database.tenant(principal.organisation_id) as session:

@@ -19,7 +19,9 @@ from api.v1.certificates.schemas import CertificatePage, CertificateRead, certif
 from shared.services.certificates import accept_certificate, list_certificates
 from shared.services.idempotency import Answer
 
-router = APIRouter(prefix="/v1/monitors/{monitor_id}/certificates", tags=["certificates"], route_class=StrictRoute)
+router = APIRouter(
+    prefix="/v1/monitors/{monitor_id:id}/certificates", tags=["certificates"], route_class=StrictRoute
+)
 
 Fingerprint = Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="`fingerprint_sha256` of the certificate.")]
 

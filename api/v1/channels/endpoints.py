@@ -64,7 +64,7 @@ async def list_channels(context: ContextDep, principal: Reader, query: Annotated
     )
 
 
-@router.get("/{channel_id}", response_model=ChannelRead, summary="Read a channel")
+@router.get("/{channel_id:id}", response_model=ChannelRead, summary="Read a channel")
 async def get_channel(context: ContextDep, principal: Reader, channel_id: UUID) -> Response:
     """Its secrets read `********`."""
     async with context.database.tenant(principal.organisation_id) as session:
@@ -73,7 +73,7 @@ async def get_channel(context: ContextDep, principal: Reader, channel_id: UUID) 
 
 
 @router.patch(
-    "/{channel_id}",
+    "/{channel_id:id}",
     response_model=ChannelRead,
     summary="Change a channel",
     openapi_extra=patch_body(ChannelChange, "ChannelPatch", {"default": False}),
@@ -98,7 +98,7 @@ async def change_channel(
     return json_response(channel_document(channel, context.channels))
 
 
-@router.delete("/{channel_id}", status_code=HTTPStatus.NO_CONTENT, summary="Delete a channel")
+@router.delete("/{channel_id:id}", status_code=HTTPStatus.NO_CONTENT, summary="Delete a channel")
 async def delete_channel(context: ContextDep, principal: Writer, channel_id: UUID) -> Response:
     """What is still on its way to it is not sent; what was sent stays in the timelines of incidents."""
     async with context.database.tenant(principal.organisation_id) as session:
@@ -106,7 +106,7 @@ async def delete_channel(context: ContextDep, principal: Writer, channel_id: UUI
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 
-@router.post("/{channel_id}/test", response_model=TestRead, summary="Send a test")
+@router.post("/{channel_id:id}/test", response_model=TestRead, summary="Send a test")
 async def send_test(context: ContextDep, principal: Writer, once: IdempotencyDep, channel_id: UUID) -> Response:
     """Sends now, once, and answers with what happened: also a failure answers 200."""
 
@@ -121,7 +121,7 @@ async def send_test(context: ContextDep, principal: Writer, once: IdempotencyDep
     return await once.once_slowly(principal, work)
 
 
-@router.get("/{channel_id}/deliveries", response_model=DeliveryPage, summary="List what a channel was told")
+@router.get("/{channel_id:id}/deliveries", response_model=DeliveryPage, summary="List what a channel was told")
 async def list_deliveries(
     context: ContextDep, principal: Reader, channel_id: UUID, query: Annotated[PageQuery, Query()]
 ) -> Response:

@@ -62,14 +62,17 @@ async def list_dead_letters(view: ReadView, desk: Desk, query: Annotated[DeadLet
     return page(letters, query.limit, lambda letter: id_cursor(letter.id), letter_document)
 
 
-@router.get("/{letter_id}", response_model=DeadLetterRead, summary="Read a dead letter")
+@router.get("/{letter_id:id}", response_model=DeadLetterRead, summary="Read a dead letter")
 async def get_dead_letter(view: ReadView, desk: Desk, letter_id: UUID) -> Response:
     """With every attempt and its error."""
     return json_response(letter_document(await desk.show(view, letter_id)))
 
 
 @router.post(
-    "/{letter_id}/replay", status_code=HTTPStatus.ACCEPTED, response_model=Replayed, summary="Replay a dead letter"
+    "/{letter_id:id}/replay",
+    status_code=HTTPStatus.ACCEPTED,
+    response_model=Replayed,
+    summary="Replay a dead letter",
 )
 async def replay_dead_letter(
     view: AdminView, desk: Desk, principal: Admin, once: IdempotencyDep, letter_id: UUID
@@ -83,7 +86,7 @@ async def replay_dead_letter(
     return await once.once_slowly(principal, work)
 
 
-@router.delete("/{letter_id}", status_code=HTTPStatus.NO_CONTENT, summary="Delete a dead letter")
+@router.delete("/{letter_id:id}", status_code=HTTPStatus.NO_CONTENT, summary="Delete a dead letter")
 async def delete_dead_letter(view: AdminView, desk: Desk, letter_id: UUID) -> Response:
     """What it stands for will not be done."""
     await desk.delete(view, letter_id)

@@ -47,7 +47,7 @@ async def list_incidents(
     return page(views, query.limit, lambda view: id_cursor(view.id), incident_document)
 
 
-@router.get("/{incident_id}", response_model=IncidentDetail, summary="Read an incident")
+@router.get("/{incident_id:id}", response_model=IncidentDetail, summary="Read an incident")
 async def get_incident(context: ContextDep, principal: Reader, incident_id: UUID) -> Response:
     """With its evidence, its timeline, and the incidents that it explains."""
     async with context.database.tenant(principal.organisation_id) as session:
@@ -55,7 +55,7 @@ async def get_incident(context: ContextDep, principal: Reader, incident_id: UUID
     return json_response(story_document(story))
 
 
-@router.post("/{incident_id}/acknowledge", response_model=IncidentDetail, summary="Acknowledge an incident")
+@router.post("/{incident_id:id}/acknowledge", response_model=IncidentDetail, summary="Acknowledge an incident")
 async def acknowledge_incident(
     context: ContextDep, principal: Writer, once: IdempotencyDep, incident_id: UUID
 ) -> Response:
@@ -68,7 +68,7 @@ async def acknowledge_incident(
     return await once.once(principal, work)
 
 
-@router.post("/{incident_id}/resolve", response_model=IncidentDetail, summary="Resolve an incident")
+@router.post("/{incident_id:id}/resolve", response_model=IncidentDetail, summary="Resolve an incident")
 async def resolve_incident(
     context: ContextDep,
     principal: Writer,
@@ -87,7 +87,7 @@ async def resolve_incident(
 
 
 @router.post(
-    "/{incident_id}/comments",
+    "/{incident_id:id}/comments",
     status_code=HTTPStatus.CREATED,
     response_model=IncidentDetail,
     summary="Comment on an incident",

@@ -7,13 +7,14 @@ from typing import Annotated, Any
 from uuid import UUID
 
 import msgspec
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from api.cursors import PageQuery
 from api.v1.results.schemas import ResultRead
 from shared.db.models import IncidentEvent
 from shared.db.repositories.incidents import IncidentView
 from shared.domain.checks import Strict
+from shared.domain.ids import require_id
 from shared.domain.incident import EventKind, IncidentKind, IncidentState, Severity
 from shared.services.incident_desk import IncidentStory
 
@@ -53,7 +54,7 @@ class IncidentQuery(PageQuery):
     """Which incidents, newest first. All conditions must hold."""
 
     state: IncidentState | None = None
-    monitor_id: UUID | None = None
+    monitor_id: Annotated[UUID | None, BeforeValidator(require_id)] = None
 
 
 class IncidentRead(BaseModel):

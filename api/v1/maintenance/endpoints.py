@@ -65,7 +65,7 @@ async def list_maintenance_windows(
     )
 
 
-@router.get("/{window_id}", response_model=MaintenanceRead, summary="Read a maintenance window")
+@router.get("/{window_id:id}", response_model=MaintenanceRead, summary="Read a maintenance window")
 async def get_maintenance_window(context: ContextDep, principal: Reader, window_id: UUID) -> Response:
     async with context.database.tenant(principal.organisation_id) as session:
         window = await context.maintenance.get(session, window_id)
@@ -73,7 +73,7 @@ async def get_maintenance_window(context: ContextDep, principal: Reader, window_
 
 
 @router.patch(
-    "/{window_id}",
+    "/{window_id:id}",
     response_model=MaintenanceRead,
     summary="Change a maintenance window",
     openapi_extra=patch_body(MaintenanceSpec, "MaintenancePatch", {"ends_at": "2037-02-06T23:00:00Z"}),
@@ -92,7 +92,7 @@ async def change_maintenance_window(
     return json_response(document)
 
 
-@router.delete("/{window_id}", status_code=HTTPStatus.NO_CONTENT, summary="Delete a maintenance window")
+@router.delete("/{window_id:id}", status_code=HTTPStatus.NO_CONTENT, summary="Delete a maintenance window")
 async def delete_maintenance_window(context: ContextDep, principal: Writer, window_id: UUID) -> Response:
     """One that is open ends now."""
     async with context.database.tenant(principal.organisation_id) as session:

@@ -88,11 +88,11 @@ async def list_monitors(
         views,
         query.limit,
         lambda view: id_cursor(view.id),
-        lambda view: monitor_document(view, context.sealer, now_ms, may_ping=_may_ping(principal)),
+        lambda view: monitor_document(view, context.sealer, now_ms, context.regions, may_ping=_may_ping(principal)),
     )
 
 
-@router.get("/{monitor_id}", response_model=MonitorRead, responses=_READ, summary="Read a monitor")
+@router.get("/{monitor_id:id}", response_model=MonitorRead, responses=_READ, summary="Read a monitor")
 async def get_monitor(context: ContextDep, principal: Reader, monitor_id: UUID) -> Response:
     """The `ETag` names its revision, for `If-Match` of a change."""
     async with context.database.tenant(principal.organisation_id) as session:
@@ -100,7 +100,7 @@ async def get_monitor(context: ContextDep, principal: Reader, monitor_id: UUID) 
 
 
 @router.patch(
-    "/{monitor_id}",
+    "/{monitor_id:id}",
     response_model=MonitorRead,
     summary="Change a monitor",
     responses=_READ,
@@ -124,7 +124,7 @@ async def change_monitor(
     return _committed(context, response)
 
 
-@router.delete("/{monitor_id}", status_code=HTTPStatus.NO_CONTENT, summary="Delete a monitor")
+@router.delete("/{monitor_id:id}", status_code=HTTPStatus.NO_CONTENT, summary="Delete a monitor")
 async def delete_monitor(context: ContextDep, principal: Writer, monitor_id: UUID) -> Response:
     """Its checks stop; its results can no longer be read."""
     async with context.database.tenant(principal.organisation_id) as session:
@@ -132,7 +132,7 @@ async def delete_monitor(context: ContextDep, principal: Writer, monitor_id: UUI
     return _committed(context, Response(status_code=HTTPStatus.NO_CONTENT))
 
 
-@router.post("/{monitor_id}/pause", response_model=MonitorRead, summary="Pause a monitor")
+@router.post("/{monitor_id:id}/pause", response_model=MonitorRead, summary="Pause a monitor")
 async def pause_monitor(context: ContextDep, principal: Writer, once: IdempotencyDep, monitor_id: UUID) -> Response:
     """No check is due until it is resumed; pausing twice changes nothing."""
 
@@ -143,7 +143,7 @@ async def pause_monitor(context: ContextDep, principal: Writer, once: Idempotenc
     return _committed(context, await once.once(principal, work))
 
 
-@router.post("/{monitor_id}/resume", response_model=MonitorRead, summary="Resume a monitor")
+@router.post("/{monitor_id:id}/resume", response_model=MonitorRead, summary="Resume a monitor")
 async def resume_monitor(
     context: ContextDep, principal: Writer, once: IdempotencyDep, monitor_id: UUID
 ) -> Response:
@@ -164,7 +164,8 @@ async def _answer(
     status: HTTPStatus = HTTPStatus.OK,
 ) -> Answer:
     view = await context.monitors.view(session, monitor_id)
-    document = monitor_document(view, context.sealer, context.clock.now_ms(), may_ping=_may_ping(principal))
+    now_ms, may_ping = context.clock.now_ms(), _may_ping(principal)
+    document = monitor_document(view, context.sealer, now_ms, context.regions, may_ping=may_ping)
     headers = {"ETag": f'"{view.revision}"'}
     if status is HTTPStatus.CREATED:
         headers["Location"] = f"{router.prefix}/{monitor_id}"

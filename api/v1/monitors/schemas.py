@@ -9,6 +9,7 @@ from uuid import UUID
 import msgspec
 from pydantic import BaseModel, Field
 
+from api.context import Regions
 from api.cursors import PageQuery
 from api.v1.results.schemas import ResultRead
 from shared.contracts.sealing import MASK, Sealer
@@ -77,6 +78,13 @@ class MonitorRead(MonitorSpec):
     updated_at: datetime
     revision: int
     heartbeat: HeartbeatRead | None = None
+    warnings: Annotated[
+        list[str],
+        Field(
+            description="What keeps it from being checked right now, for people to read.",
+            examples=[["no worker serves region 'eu', so nothing is checked there; served are: default"]],
+        ),
+    ] = []
 
 
 class MonitorPage(BaseModel):
@@ -88,9 +96,12 @@ _SPEC_FIELDS = tuple(name for name in MonitorSpec.model_fields if name != "check
 _NULL = msgspec.Raw(b"null")
 
 
-def monitor_document(view: MonitorView, sealer: Sealer, now_ms: int, *, may_ping: bool) -> dict[str, Any]:
+def monitor_document(
+    view: MonitorView, sealer: Sealer, now_ms: int, regions: Regions, *, may_ping: bool
+) -> dict[str, Any]:
     """A stored monitor in its public form; the last result is passed on as it lies in storage."""
     paused = view.paused_at is not None
+    is_run = not paused and view.ping_token is None
     last_result = view.last_result
     return {
         "id": view.id,
@@ -104,6 +115,7 @@ def monitor_document(view: MonitorView, sealer: Sealer, now_ms: int, *, may_ping
         "updated_at": view.updated_at,
         "revision": view.revision,
         "heartbeat": _heartbeat(view, sealer, may_ping=may_ping),
+        "warnings": regions.warnings(view.regions) if is_run else [],
     }
 
 

@@ -14,7 +14,7 @@ from api.responses import page
 from api.v1.results.schemas import ResultPage, ResultQuery
 from shared.services.results import list_results
 
-router = APIRouter(prefix="/v1/monitors/{monitor_id}/results", tags=["results"])
+router = APIRouter(prefix="/v1/monitors/{monitor_id:id}/results", tags=["results"])
 
 
 @router.get("", response_model=ResultPage, summary="List the results of a monitor")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -38,6 +38,15 @@ class Standing:
     changes: tuple[CertificateChange, ...] | None
     accepted: tuple[CertificateFacts, ...]
 
+    def reports(self, changes: Iterable[CertificateChange]) -> bool:
+        return any(change.kind in self.reported for change in changes)
+
+    @property
+    def reported_changes(self) -> tuple[CertificateChange, ...]:
+        """Its changes while they are being reported, else none."""
+        changes = self.changes or ()
+        return changes if not self.is_accepted and self.reports(changes) else ()
+
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
@@ -61,6 +70,7 @@ _STANDINGS = text("""
     JOIN monitors AS m ON m.id = p.monitor_id
     LEFT JOIN certificates AS c ON c.monitor_id = p.monitor_id AND c.fingerprint_sha256 = p.fingerprint
 """)
+_TURN = text("SELECT pg_advisory_xact_lock(hashtext('tocsin new certificates'))")
 # A monitor that a person is changing this moment is left to the next result: to wait would be to hold up all the
 # others, and whoever deletes it holds locks that this transaction may want. In order, so that two cannot deadlock.
 _ADD = text("""
@@ -124,6 +134,11 @@ async def standings(session: AsyncSession, pairs: Collection[Pair]) -> dict[Pair
         )
         for monitor_id, fingerprint, reported, is_accepted, changes, accepted in rows
     }
+
+
+async def take_turn(session: AsyncSession) -> None:
+    """Wait until nobody else stores new certificates, and keep others from it until the transaction ends."""
+    await session.execute(_TURN)
 
 
 async def add(session: AsyncSession, sightings: Sequence[Sighting]) -> None:

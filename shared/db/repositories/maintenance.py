@@ -85,6 +85,11 @@ async def turn(session: AsyncSession, now: datetime) -> list[UUID]:
     return list((await session.execute(_TURN, {"now": now})).scalars())
 
 
+async def stay(session: AsyncSession) -> None:
+    """Keep a transaction that waits for others from being ended as idle."""
+    await session.execute(text("SELECT 1"))
+
+
 async def plan(session: AsyncSession, window_id: UUID, spans: Sequence[Span]) -> None:
     """Add spans to a window; those that it has already are left alone."""
     starts, ends = ([to_datetime(span[side]) for span in spans] for side in (0, 1))

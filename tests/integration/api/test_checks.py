@@ -90,7 +90,7 @@ async def test_checks_on_demand_are_bounded_per_organisation(
 
     app.state.context = Context(context.database, context.sealer, context.clock, SlowDesk(), runs=RunLimit(limit=1))
     first = asyncio.create_task(alice.client.post("/v1/checks", json=PREVIEW))
-    await asyncio.wait_for(taken.wait(), 10)
+    await asyncio.wait_for(taken.wait(), 60)
     second = await alice.client.post("/v1/checks", json=PREVIEW)
     assert (second.status_code, second.json()["code"]) == (429, "too_many_runs")
     assert second.headers["Retry-After"]

@@ -224,10 +224,33 @@ async def test_the_command_says_what_keeps_it_from_working(
         command("show", missing, url=nats.url),
         command("list", "--data-dir", str(tmp_path)),
         command("list", "--organisation", "acme", url=nats.url),
+        command("delete", missing.replace("-", ""), url=nats.url),
     )
     errors = [error for _, _, error in outcomes]
-    assert [code for code, _, _ in outcomes] == [2] * 3
-    assert errors[0] == f"tocsin: there is no dead letter {missing}\n"
+    assert [code for code, _, _ in outcomes] == [2] * 4
+    assert (
+        errors[0] == f"tocsin: there is no dead letter {missing}: tocsin dead-letters list shows those that wait\n"
+    )
     assert "set TOCSIN_NATS_URL, or name the --data-dir" in errors[1]
     assert "give the id of one, or platform" in errors[2]
+    assert "write an id as in 019a7f3e-" in errors[3]
     assert all(error.count("\n") == 1 for error in errors)
+
+
+async def test_the_command_names_the_tasks_that_have_letters(letters: Letters, nats: NatsServer) -> None:
+    assert await command("list", "--task", "odd", url=nats.url) == (0, "There are no dead letters.\n", "")
+    await letters.put(None, task="one")
+    await letters.put(uuid4(), task="other")
+    _, output, _ = await command("list", "--task", "odd", url=nats.url)
+    assert output == "There are none of odd. There are dead letters of one, other.\n"
+
+
+@pytest.mark.parametrize("word", ["replay", "delete"])
+async def test_a_letter_that_is_not_there_keeps_none_behind_it_waiting(
+    word: str, letters: Letters, nats: NatsServer
+) -> None:
+    first, second, missing = await letters.put(None), await letters.put(None), str(uuid4())
+    code, output, error = await command(word, first, missing, second, url=nats.url)
+    assert (code, [line.split()[0] for line in output.splitlines()]) == (2, [first, second])
+    assert missing in error
+    assert json.loads((await command("list", "--json", url=nats.url))[1]) == []

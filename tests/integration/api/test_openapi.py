@@ -208,7 +208,8 @@ ALLOWED = {
     "/v1/monitors": "GET, HEAD, POST",
     "/v1/monitors/{id}": "GET, HEAD, PATCH, DELETE",
     "/v1/monitors/{id}/pause": "POST",
-    "/v1/alert-policies/default": "GET, HEAD, PATCH, DELETE",
+    "/v1/alert-policies/default": "GET, HEAD",
+    "/v1/dead-letters/purge": "POST",
     "/ping/token": "GET, HEAD, POST",
     "/livez": "GET, HEAD",
 }

@@ -204,7 +204,6 @@ PARAMETERS = {
     "/v1/monitors/{id}/results?since=2026-01-01T00:00:00": "since",
     "/v1/monitors/{id}/results?until=0001-01-01T00:00:00%2B23:59": "until",
     "/v1/monitors/{id}/results?until=9999-12-31T23:59:59-23:59": "until",
-    "/v1/monitors/12": "monitor_id",
 }
 
 

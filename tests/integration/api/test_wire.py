@@ -98,12 +98,12 @@ async def test_an_answer_that_takes_longer_than_a_request_may_is_given(
     app: FastAPI, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def slow() -> dict[str, bool]:
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(4.0)
         return {"done": True}
 
     app.add_api_route("/slow", slow)
-    monkeypatch.setattr(http_protocol, "HEAD_SECONDS", 0.3)
-    monkeypatch.setattr(http_protocol, "BODY_SECONDS", 0.3)
+    monkeypatch.setattr(http_protocol, "HEAD_SECONDS", 2.0)
+    monkeypatch.setattr(http_protocol, "BODY_SECONDS", 2.0)
     received = await answer(port, b"GET /slow HTTP/1.1\r\nHost: tocsin.test\r\n" + ALONE)
     assert received.startswith(b"HTTP/1.1 200 "), received
 

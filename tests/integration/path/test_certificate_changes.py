@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import pytest
 
 from shared.db.session import Database
 from shared.domain.errors import CheckError, ErrorKind
 from shared.services.api_keys import Scope, create_key
+from shared.services.certificate_turns import HELD_MS
 from shared.services.certificates import accept_certificate
 from tests.integration.db.tenants import add_organisation
 from tests.integration.path.certificates import HTTPS, OTHER, SSL, TCP, TOLD, UP, Viewer, certificate, reporting
-from tests.integration.path.scene import Scene, make_scene
+from tests.integration.path.scene import INTERVAL_MS, Scene, make_scene
 
 Check = dict[str, Any]
 KINDS = ("issuer", "key", "names")
@@ -109,9 +111,15 @@ async def test_two_backends_are_one_incident_and_once_accepted_none(scene: Scene
     check = reporting(HTTPS, *KINDS)
     monitor_id = await scene.monitor(check=check)
     backends = (certificate(), OTHER["key"])
-    for _ in range(3):
+    for _ in range(2):
         assert [(await viewer.look(monitor_id, check, der))[0] for der in backends] == ["up", "degraded"]
-    assert await scene.told() == ["opened"] + ["resolved", "reopened"] * 2
+    assert await scene.told() == ["opened", "resolved", "reopened"]
+    for _ in range(3):
+        assert [await viewer.look(monitor_id, check, der) for der in backends] == [
+            ("degraded", f"{TOLD['key']}; this time an accepted certificate was shown"),
+            ("degraded", TOLD["key"]),
+        ]
+    assert await scene.told() == []
     assert len(await scene.incidents()) == 1
     first, second = await viewer.known(monitor_id)
     await accept(scene, monitor_id, second.fingerprint_sha256)
@@ -143,6 +151,44 @@ async def test_an_accepted_certificate_that_is_shown_again_ends_the_incident(sce
     seen = [(await viewer.look(monitor_id, check, der))[0] for der in (own, OTHER["issuer"], own)]
     assert seen == ["up", "degraded", "up"]
     assert await scene.told() == ["opened", "resolved"]
+
+
+async def test_a_certificate_that_came_and_went_ends_its_incident_an_hour_later(
+    scene: Scene, viewer: Viewer
+) -> None:
+    check = reporting(SSL, "issuer")
+    monitor_id = await scene.monitor(check=check)
+    own = certificate()
+    for der in (own, OTHER["issuer"], own, OTHER["issuer"]):
+        await viewer.look(monitor_id, check, der)
+    scene.clock.advance(HELD_MS / 1000 - 2 * INTERVAL_MS / 1000)
+    assert (await viewer.look(monitor_id, check, own))[0] == "degraded"
+    assert await viewer.look(monitor_id, check, own) == UP
+    assert await scene.told() == ["opened", "resolved", "reopened", "resolved"]
+
+
+async def test_a_batch_that_is_tried_again_is_no_certificate_that_came_back(scene: Scene, viewer: Viewer) -> None:
+    check = reporting(SSL, "issuer")
+    monitor_id = await scene.monitor(check=check)
+    own = certificate()
+    await viewer.look(monitor_id, check, own)
+    batch = [viewer.result(monitor_id, check, der) for der in (own, OTHER["issuer"])]
+    for _ in range(3):
+        assert [status for status, _ in await viewer.record(batch)] == ["up", "degraded"]
+    assert await viewer.look(monitor_id, check, own) == UP
+
+
+async def test_regions_that_see_different_backends_keep_nothing_open_for_each_other(
+    scene: Scene, viewer: Viewer
+) -> None:
+    check = reporting(SSL, "issuer")
+    monitor_id = await scene.monitor(check=check)
+    own = certificate()
+    for _ in range(4):
+        there = msgspec.structs.replace(viewer.result(monitor_id, check, OTHER["issuer"]), region="there")
+        here = viewer.result(monitor_id, check, own)
+        found = await viewer.record([here, there] if await viewer.known(monitor_id) else [here])
+        assert found[0] == UP
 
 
 async def test_nobody_accepts_by_showing_two_foreign_certificates(scene: Scene, viewer: Viewer) -> None:

@@ -19,7 +19,7 @@ from tests.integration.db.tenants import add_organisation
 from tests.integration.path.certificates import OTHER, SSL, TOLD, UP, Viewer, certificate, reporting
 from tests.integration.path.scene import Scene, make_scene
 
-_WAITING = "SELECT pid FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted"
+_WAITING = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
 
 
 @pytest.fixture
@@ -63,6 +63,19 @@ async def test_a_recorder_waits_for_one_that_is_just_storing_it(
         await somebody_waits(scene)
     assert await second == ("degraded", TOLD["key"])
     assert len(await viewer.known(monitor_id)) == 2
+
+
+async def test_of_two_first_certificates_at_once_only_one_is_accepted_unasked(
+    scene: Scene, viewer: Viewer, other: Viewer
+) -> None:
+    check = reporting(SSL, "key")
+    monitor_id = await scene.monitor(check=check)
+    async with scene.database.system() as session:
+        await viewer.watch.judge(session, [viewer.result(monitor_id, check, certificate())], scene.clock.now_ms())
+        second = asyncio.create_task(other.look(monitor_id, check, OTHER["key"]))
+        await somebody_waits(scene)
+    assert await second == ("degraded", TOLD["key"])
+    assert [row.accepted_at is None for row in await viewer.known(monitor_id)] == [False, True]
 
 
 async def test_two_recorders_never_wait_for_each_other(scene: Scene, viewer: Viewer, other: Viewer) -> None:

@@ -75,7 +75,7 @@ class Desk:
             query = "SELECT monitor_id, fingerprint_sha256, facts->>'issuer' FROM certificates"
             return [tuple(row) for row in await session.execute(text(query))]
 
-    async def stored(self, number: int, within: float = 10.0) -> None:
+    async def stored(self, number: int, within: float = 60.0) -> None:
         async def enough() -> bool:
             return len(await self.rows()) >= number
 
@@ -84,7 +84,7 @@ class Desk:
     async def dead_letters(self) -> list[DeadLetter]:
         return list(await DeadLetterDesk(self._connection, self._publisher).page(EVERYTHING))
 
-    async def queue_is_empty(self, within: float = 10.0) -> None:
+    async def queue_is_empty(self, within: float = 60.0) -> None:
         async def empty() -> bool:
             return (await self._connection.js.stream_info(names.RESULTS_STREAM)).state.messages == 0
 
@@ -252,7 +252,7 @@ async def test_results_wait_while_the_database_is_away(
 
                 await eventually("the outage is noticed", noticed)
                 await postgres.start()
-                await desk.stored(700, within=20)
+                await desk.stored(700)
                 await desk.queue_is_empty()
                 assert recorder.failing_since is None
 
@@ -271,6 +271,6 @@ async def test_a_queue_that_restarts_loses_no_result(
 
     await eventually("connected again", connected)
     await desk.send(*(result(monitor_id, now + slot) for slot in range(100, 200)))
-    await desk.stored(200, within=20)
-    await desk.queue_is_empty(within=20)
+    await desk.stored(200)
+    await desk.queue_is_empty()
     assert len(await desk.rows()) == 200

@@ -155,6 +155,18 @@ async def test_a_slot_too_many_does_not_hide_a_lost_one(story: Story, tenant: Te
     assert await story.unaccounted() == [story.slots[0]]
 
 
+async def test_a_check_run_by_hand_does_not_hide_a_lost_one(story: Story) -> None:
+    await story.store(*story.slots[1:])
+    by_hand = story.slots[5] + 1
+    message = ResultMessage(story.monitor_id, 1, "default", by_hand, by_hand, UP, trigger="manual")
+    now = clock.now_ms()
+    async with story.database.system() as session:
+        await record(session, [message], by_hand)
+        books = await audit_since(session, now - LENGTH, now)
+    assert [key.slot_ms for key in books.unaccounted] == [story.slots[0]]
+    assert books.unscheduled == ()
+
+
 async def test_nothing_is_due_of_a_monitor_that_is_gone(story: Story, tenant: Tenant) -> None:
     await tenant.delete(story.monitor_id)
     assert await story.unaccounted() == []
