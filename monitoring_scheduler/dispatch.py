@@ -7,7 +7,8 @@ as missed with its reason. So each slot ends once: acknowledged, or recorded.
 A queue without an answer is not the end: NATS may well be there, only the stream has no leader or no room. Then a
 slot is offered to the workers of its region directly, and the one that takes it acknowledges it. So is a slot that
 was refused for half its interval: the check before it lies in a queue that nobody is given messages of. That our
-own connection is lost says nothing about the stream: another scheduler may have put the same slots into it.
+own connection was lost says nothing about the stream: another scheduler may have put the same slots into it, or it
+may be as silent as before. One check asks it before the others follow.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ class Dispatcher:
         self._newest: dict[tuple[object, str], Entry] = {}
         self._missed_waiting = 0
         self._silent_until = float("-inf")
+        self._is_doubted = False
         self._asking: Entry | None = None
         self._acknowledged: deque[tuple[float, SlotKey]] = deque()
 
@@ -108,10 +110,13 @@ class Dispatcher:
                 entry = lane.pop()
                 if self._book.get(entry.message_id) is not entry:
                     continue
-                if lane is self._checks and self._goes_round_the_stream(entry):
+                if lane is not self._checks or self._may_ask_the_stream(entry):
+                    await self._send(lane, entry)
+                elif self._is_silent:
+                    entry.by_hand = True
                     self._offers.put(entry, now)
                 else:
-                    await self._send(lane, entry)
+                    lane.put(entry, now + OFFER_PAUSE_SECONDS)
 
     def _enter_check(self, schedule: Schedule, region: str, slot_ms: int) -> None:
         key = SlotKey(schedule.monitor_id, region, slot_ms)
@@ -185,17 +190,19 @@ class Dispatcher:
     async def _send(self, lane: Lane, entry: Entry) -> None:
         entry.in_flight = True
         subject = names.hand_over_subject(entry.key.region) if entry.by_hand else entry.subject
-        future = await lane.sender.publish(subject, entry.payload, message_id=entry.message_id)
+        # Many wait for the answer to the first question after a lost connection.
+        sender = self._offers.sender if self._is_doubted and entry is self._asking else lane.sender
+        future = await sender.publish(subject, entry.payload, message_id=entry.message_id)
         future.add_done_callback(lambda done: self._settled(entry, done))
 
-    def _goes_round_the_stream(self, entry: Entry) -> bool:
-        """A silent stream is asked again with one check at a time; the others must not wait for its deadline."""
-        if not self._is_silent:
+    def _may_ask_the_stream(self, entry: Entry) -> bool:
+        """One that may be silent is asked with one check at a time; the others must not wait for its deadline."""
+        if not (self._is_silent or self._is_doubted):
+            return True
+        if self._asking is not None:
             return False
-        entry.by_hand = self._asking is not None
-        if not entry.by_hand:
-            self._asking = entry
-        return entry.by_hand
+        self._asking = entry
+        return True
 
     @property
     def _is_silent(self) -> bool:
@@ -218,7 +225,8 @@ class Dispatcher:
             metrics.slots_missed.labels(entry.reason.value).inc()
 
     def _note_silence(self, error: BaseException | None) -> None:
-        if isinstance(error, ConnectionLostError):
+        self._is_doubted = isinstance(error, ConnectionLostError)
+        if self._is_doubted:
             return
         is_silent = isinstance(error, PublishUnknownError)
         self._silent_until = self._clock.monotonic() + SILENCE_SECONDS if is_silent else float("-inf")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,6 +11,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 import structlog
+from hypothesis import HealthCheck, settings
 
 from shared.db.migrate import upgrade
 from shared.db.session import Database
@@ -19,8 +20,27 @@ from shared.messaging.publisher import Publisher
 from shared.messaging.streams import ensure_streams
 from shared.testing.nats import NatsServer
 from shared.testing.postgres import PostgresServer
+from tests import logs
 
 TEMPLATE = "tocsin"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    logs.begin(item)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        logs.add_logs(item, report)
+    return report
+
+
+# How long an example takes is the machine's affair.
+settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 # The default renderer draws the local variables of every traceback: seconds of work for a line that nobody reads.
 structlog.configure(

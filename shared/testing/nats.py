@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import os
 import shutil
 import signal
@@ -14,8 +16,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-_READY_SECONDS: Final = 20.0
+_READY_SECONDS: Final = 60.0
 _BUFFER_BYTES: Final = 65_536
+# Not those that the kernel gives to whoever asks for any, nor those among which ``tocsin up`` chooses.
+_PORTS: Final = range(10_000, 20_000)
+# Test processes run side by side: each takes another one every time, far from where its neighbours are.
+_numbers: Final = itertools.count(os.getpid() * 911)
 
 
 def find_nats_server() -> Path:
@@ -36,10 +42,17 @@ def find_nats_server() -> Path:
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on right now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """
+    A loopback port that nobody listens on, and that nobody gets by chance before it is used or while it is let go.
+
+    Raises ``RuntimeError`` when none is free.
+    """
+    for number in itertools.islice(_numbers, len(_PORTS)):
+        port = _PORTS[number % len(_PORTS)]
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError(f"no port between {_PORTS.start} and {_PORTS.stop} is free")
 
 
 class NatsServer:

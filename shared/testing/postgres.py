@@ -11,7 +11,7 @@ from typing import Self
 
 from shared.embedded.postgres import STOP_SIGNAL, SUPERUSER, Postgres
 
-_START_SECONDS = 30
+_START_SECONDS = 90
 
 
 class PostgresServer:

@@ -15,12 +15,12 @@ from typing import Any, Self
 
 import httpx
 
-START_SECONDS = 90.0
-STOP_SECONDS = 60.0
+START_SECONDS = 180.0
+STOP_SECONDS = 120.0
 
 
 async def eventually(
-    what: str, condition: Callable[[], Awaitable[Any]], *, within: float = 30.0, every: float = 0.05
+    what: str, condition: Callable[[], Awaitable[Any]], *, within: float = 60.0, every: float = 0.05
 ) -> Any:
     """The first truthy answer of ``condition``; raises ``AssertionError`` when there is none in time.
 
@@ -110,7 +110,11 @@ class Tocsin:
         return pid
 
     async def __aenter__(self) -> Self:
-        await self.start()
+        try:
+            await self.start()
+        except BaseException:
+            await self.stop()  # or it would go on beside the tests that follow
+            raise
         return self
 
     async def __aexit__(

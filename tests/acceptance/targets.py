@@ -11,6 +11,8 @@ from typing import Self
 
 import trustme
 
+from shared.testing.nats import free_port
+
 
 class Target:
     """Serves one answer on a fixed port, over TLS when given a certificate; counts its requests."""
@@ -19,7 +21,7 @@ class Target:
         self.status = 200
         self.body = b'{"ready": true, "queue": {"depth": 3}}'
         self.requests = 0
-        self.port = 0
+        self.port = free_port()
         self._certificate = certificate
         self._server: asyncio.Server | None = None
 
@@ -30,7 +32,6 @@ class Target:
             context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
             self._certificate.configure_cert(context)
         self._server = await asyncio.start_server(self._answer, "127.0.0.1", self.port, ssl=context)
-        self.port = self._server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
         """Stop listening: connections are refused."""

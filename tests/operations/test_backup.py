@@ -18,7 +18,7 @@ from shared.embedded.postgres import SUPERUSER, Postgres, installation
 from shared.testing.postgres import PostgresServer
 from shared.testing.tocsin import Tocsin, eventually
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.asyncio(loop_scope="module")]
 
 TOKEN = "a-secret-that-the-target-demands"
 ROLES = (
@@ -63,7 +63,7 @@ async def saved(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Saved
     dump = folder / "tocsin.dump"
     async with Tocsin(folder / "old", "--schedulers", "1") as old:
         monitor_id = (await old.create_monitor(name="Guarded", interval_seconds=5, check=check))["id"]
-        await eventually("results", lambda: is_checked_again(old, monitor_id, []), within=20)
+        await eventually("results", lambda: is_checked_again(old, monitor_id, []), within=60)
         results = await old.results(monitor_id)
         source = Postgres(old.data / "postgres").url(role=SUPERUSER)
         await program("pg_dump", "--format=custom", f"--file={dump}", source)
@@ -83,7 +83,7 @@ async def goes_on(new: Tocsin, saved: Saved) -> None:
     restored = await new.results(saved.monitor_id)
     by_slot = {result["scheduled_at"]: result for result in restored}
     assert [by_slot.get(result["scheduled_at"]) for result in saved.results] == saved.results
-    await eventually("checks that run again", lambda: is_checked_again(new, saved.monitor_id, restored), within=30)
+    await eventually("checks that run again", lambda: is_checked_again(new, saved.monitor_id, restored), within=60)
 
 
 async def test_a_dump_is_restored_beside_an_empty_queue(tmp_path: Path, saved: Saved) -> None:

@@ -170,14 +170,14 @@ async def test_nats_runs_with_its_file_keeps_every_message_and_asks_for_the_pass
         assert json.loads((await _greeting(client)).removeprefix(b"INFO "))["auth_required"] is True
         connection = await nats_client.connect(url, allow_reconnect=False)
         await connection.close()
-        async with httpx.AsyncClient(trust_env=False) as http:
+        async with httpx.AsyncClient(timeout=60, trust_env=False) as http:
             probe = SERVICES["nats"]["healthcheck"]["test"][-1].replace("8222", str(monitor))
             assert (await http.get(probe)).json() == {"status": "ok"}
             state = (await http.get(f"http://127.0.0.1:{monitor}/jsz?config=true")).json()
         assert state["config"]["sync_always"] is True
     finally:
         server.terminate()
-        await asyncio.to_thread(server.wait, 20)
+        await asyncio.to_thread(server.wait, 60)
 
 
 async def test_the_role_it_creates_may_migrate_and_is_bound_by_row_level_security(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def _probe_postgres(host: str) -> str:
 
 
 async def _greeting(port: int) -> bytes:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             try:
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -44,8 +44,8 @@ class Desk:
 
     def __init__(self) -> None:
         self.clock = FakeClock(START)
-        self.sender = FakeSender()
-        self.dispatcher = Dispatcher(self.sender, self.sender, self.sender, self.clock, lambda: True)
+        self.stream, self.offers = FakeSender(), FakeSender()
+        self.dispatcher = Dispatcher(self.stream, self.offers, self.stream, self.clock, lambda: True)
 
     async def due(self, *monitors: int) -> list[Published]:
         for number in monitors:
@@ -55,7 +55,7 @@ class Desk:
 
     async def flush(self) -> list[Published]:
         await self.dispatcher.flush()
-        return self.sender.take()
+        return self.stream.take() + self.offers.take()
 
     async def refused(self, error: MessagingError, *messages: Published) -> list[Published]:
         for message in messages:
@@ -154,7 +154,7 @@ async def test_an_offer_that_nobody_answers_goes_back_to_a_stream_that_does() ->
     assert ways(await desk.flush()) == ["checks"]
 
 
-async def test_a_lost_connection_is_no_silence_of_the_stream() -> None:
+async def test_after_a_lost_connection_one_check_asks_the_stream_and_the_others_follow() -> None:
     """Another scheduler has put these slots into it meanwhile; handed over, they would run twice."""
     desk = Desk()
     sent = await desk.due(1, 2, 3)
@@ -162,8 +162,25 @@ async def test_a_lost_connection_is_no_silence_of_the_stream() -> None:
         assert await desk.refused(LOST, *sent) == []
         desk.clock.advance(1)
         sent = await desk.flush()
-        assert ways(sent) == ["checks"] * 3
-    assert ways(await desk.due(4, 5)) == ["checks", "checks"]
+        assert ways(sent) == ["checks"]
+    assert await desk.due(4) == [], "the question is still open"
+    await desk.taken(*sent)
+    desk.clock.advance(OFFER_PAUSE_SECONDS)
+    assert ways(await desk.flush()) == ["checks"] * 3
+    assert ways(await desk.due(5, 6)) == ["checks", "checks"]
+
+
+async def test_a_stream_that_is_silent_after_a_lost_connection_is_gone_round_after_one_short_question() -> None:
+    desk = Desk()
+    assert await desk.refused(LOST, *await desk.due(1, 2, 3)) == []
+    desk.clock.advance(1)
+    await desk.dispatcher.flush()
+    assert desk.stream.take() == [], "an offer has the shorter patience"
+    [question] = desk.offers.take()
+    assert question.subject.startswith("checks.")
+    assert ways(await desk.refused(SILENCE, question)) == ["handover"]
+    desk.clock.advance(OFFER_PAUSE_SECONDS)
+    assert sorted(ways(await desk.flush())) == ["checks", "handover"]
 
 
 async def test_an_offer_whose_connection_is_lost_goes_back_to_the_stream() -> None:

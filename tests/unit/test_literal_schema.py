@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated, Any
+from uuid import UUID
 
 import pytest
 from pydantic import Field, ValidationError
@@ -25,8 +26,11 @@ class _Sample(Strict):
     truths: dict[str, bool] | None = None
     inner: _Inner = _Inner()
     anything: Any = None
+    key: UUID | None = None
+    keys: list[UUID] | None = None
 
 
+ID = UUID("019a7f3e-5b1c-7c2d-8e4f-0a1b2c3d4e5f")
 TAKEN: list[tuple[str, Any, Any]] = [
     ("whole", 5, 5),
     ("whole", 5.0, 5),
@@ -36,6 +40,11 @@ TAKEN: list[tuple[str, Any, Any]] = [
     ("maybe", None, None),
     ("wholes", [1, 2.0], [1, 2]),
     ("anything", "5", "5"),
+    ("anything", ID.urn, ID.urn),
+    ("key", str(ID), ID),
+    ("key", str(ID).upper(), ID),
+    ("key", ID, ID),
+    ("keys", [str(ID)], [ID]),
 ]
 REFUSED: list[tuple[str, Any]] = [
     *((name, value) for name in ("whole", "metadata", "maybe") for value in ("5", True, 5.5, "")),
@@ -46,6 +55,8 @@ REFUSED: list[tuple[str, Any]] = [
     ("wholes", ["1"]),
     ("truths", {"a": "yes"}),
     ("inner", {"type": "1"}),
+    *(("key", value) for value in (ID.urn, f"{{{ID}}}", ID.hex, f" {ID}", f"{ID}\n", 5)),
+    ("keys", [ID.hex]),
 ]
 
 

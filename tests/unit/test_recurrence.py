@@ -108,10 +108,10 @@ def test_the_end_and_the_days_of_a_rule_are_local(text: str, expected: list[str]
     ids=lambda text: text[:40].replace("\n", " ") or "empty",
 )
 def test_a_rule_that_cannot_be_or_never_comes_is_refused_soon(text: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(ScheduleError):
         recurrence(rrule=text, first_start="2025-01-01T03:00:00").check(at("2026-11-30"))
-    assert time.perf_counter() - started < 20, "it would count through thousands of years"
+    assert time.process_time() - started < 20, "it would count through thousands of years"
 
 
 @pytest.mark.parametrize("expression", ["* * * * *", "0,30 * * * *", "0,1 0 1 1 *"])

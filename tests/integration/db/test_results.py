@@ -125,11 +125,15 @@ async def test_partitions_are_created_by_many_at_once(database: Database) -> Non
 
 async def test_old_partitions_are_dropped_whole(database: Database, monitor_id: UUID) -> None:
     await store(database, result(monitor_id))
+    # The template may have been made on the day after this module was read: its days are counted, not known.
+    number = text("SELECT count(*) FROM pg_inherits WHERE inhparent = 'check_results'::regclass")
     async with database.system() as session:
+        await ensure_partitions(session, [NOW.date() - timedelta(days=1)])
+        days = await session.scalar(number)
         assert await drop_partitions(session, NOW.date()) == 1
         assert await session.scalar(text("SELECT count(*) FROM check_results")) == 1
-        assert await drop_partitions(session, NOW.date() + timedelta(days=100)) == 8
-        assert await session.scalar(text("SELECT count(*) FROM check_results")) == 0
+        assert await drop_partitions(session, NOW.date() + timedelta(days=100)) == days - 1
+        assert await session.scalar(text("SELECT count(*) FROM check_results")) == await session.scalar(number) == 0
 
 
 async def test_housekeeping_makes_room_and_forgets_old_answers(database: Database, monitor_id: UUID) -> None:

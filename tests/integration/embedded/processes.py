@@ -9,7 +9,7 @@ from pathlib import Path
 from shared.embedded.waiting import wait_until
 
 
-async def eventually(condition: Callable[[], bool], seconds: float = 30) -> None:
+async def eventually(condition: Callable[[], bool], seconds: float = 60) -> None:
     """Wait for the condition; ``TimeoutError`` when it does not come true."""
 
     async def holds() -> bool:

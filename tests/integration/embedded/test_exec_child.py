@@ -89,7 +89,7 @@ async def test_the_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     assert is_alive(child)
     parent.kill()
     await parent.wait()
-    await eventually(lambda: not is_alive(child), seconds=2)
+    await eventually(lambda: not is_alive(child))
 
 
 @as_root

@@ -31,7 +31,7 @@ async def running(server: Nats) -> AsyncIterator[asyncio.subprocess.Process]:
     with (server.directory / "log").open("ab") as log:
         process = await asyncio.create_subprocess_exec(*server.command, stderr=log, start_new_session=True)
     try:
-        await asyncio.wait_for(server.ready(), 10)
+        await asyncio.wait_for(server.ready(), 60)
         yield process
     finally:
         if process.returncode is None:

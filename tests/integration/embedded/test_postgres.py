@@ -29,7 +29,7 @@ async def running(postgres: Postgres, log: Path) -> AsyncIterator[asyncio.subpro
     with log.open("ab") as stderr:
         process = await asyncio.create_subprocess_exec(*postgres.command, stderr=stderr, start_new_session=True)
     try:
-        await asyncio.wait_for(postgres.ready(), 20)
+        await asyncio.wait_for(postgres.ready(), 60)
         yield process
     finally:
         if process.returncode is None:

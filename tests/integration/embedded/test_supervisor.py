@@ -106,19 +106,20 @@ async def test_stages_start_in_order_and_stop_in_reverse(stage: Stage) -> None:
     assert not any(is_alive(pid) for pid in pids)
 
 
-async def test_a_killed_child_is_back_within_two_seconds(stage: Stage) -> None:
+async def test_a_killed_child_is_back_after_half_a_second(stage: Stage) -> None:
     await stage.supervisor.start(stage.child("worker"))
     first = stage.witness.pid("worker")
     os.kill(first, signal.SIGKILL)
-    await eventually(lambda: stage.witness.ready == ["worker", "worker"], seconds=2)
+    await eventually(lambda: stage.witness.ready == ["worker", "worker"])
     assert stage.witness.pid("worker") not in {0, first}
     assert stage.witness.ended == [("worker", "was ended by SIGKILL", "", 0.5)]
 
 
-async def test_a_child_that_is_away_is_not_listed(stage: Stage) -> None:
+async def test_a_child_that_is_away_is_not_listed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restart, "FIRST_DELAY_SECONDS", 60)
     await stage.supervisor.start(stage.child("worker"), stage.child("scheduler"))
     os.kill(stage.witness.pid("worker"), signal.SIGKILL)
-    await eventually(lambda: [child.name for child in stage.witness.running] == ["scheduler"], seconds=1)
+    await eventually(lambda: [child.name for child in stage.witness.running] == ["scheduler"])
 
 
 async def test_a_wrong_configuration_fails_at_once_and_shows_the_last_lines(stage: Stage) -> None:
@@ -139,8 +140,8 @@ async def test_a_program_that_cannot_be_started_is_retried_and_then_given_up(
 
 
 async def test_a_child_that_never_becomes_ready_is_given_up(stage: Stage) -> None:
-    with pytest.raises(ChildFailedError, match=r"was not ready within 0\.5 s") as caught:
-        await stage.supervisor.start(stage.child("other", SERVES.replace("ready", "busy")), within_seconds=0.5)
+    with pytest.raises(ChildFailedError, match="was not ready within 5 s") as caught:
+        await stage.supervisor.start(stage.child("other", SERVES.replace("ready", "busy")), within_seconds=5)
     assert caught.value.log_lines == ["serving"]
 
 
@@ -158,15 +159,19 @@ async def test_a_kill_ends_a_stop_that_takes_too_long(stage: Stage) -> None:
     stop = asyncio.create_task(stage.supervisor.stop())
     await asyncio.sleep(0)
     stage.supervisor.kill()
-    await asyncio.wait_for(stop, 2)
+    await asyncio.wait_for(stop, 20)
     assert not any(is_alive(pid) for pid in pids)
 
 
-async def test_a_stop_does_not_wait_for_a_restart_that_is_due(stage: Stage) -> None:
+async def test_a_stop_does_not_wait_for_a_restart_that_is_due(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restart, "FIRST_DELAY_SECONDS", 60)
+    monkeypatch.setattr(restart, "MAX_DELAY_SECONDS", 60)
     await stage.supervisor.start(stage.child("worker"))
     os.kill(stage.witness.pid("worker"), signal.SIGKILL)
     await eventually(lambda: bool(stage.witness.ended))
-    await asyncio.wait_for(stage.supervisor.stop(), 0.4)
+    await asyncio.wait_for(stage.supervisor.stop(), 20)
     assert stage.witness.ready == ["worker"]
 
 
