@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -43,9 +44,11 @@ class Letters:
 
     connection: NatsConnection
     publisher: Publisher
+    count: Iterator[int] = field(default_factory=itertools.count)
 
     async def put(self, owner: UUID | None, *, days_old: float = 0, task: str = "deliver") -> str:
-        failed_ms = clock.now_ms() - round(days_old * DAY_MS)
+        # Of one millisecond they would have no order.
+        failed_ms = clock.now_ms() + next(self.count) - round(days_old * DAY_MS)
         attempt = Attempt(failed_ms - 250, "http_503", "hooks.example answered 503", "worker:1", 0.25)
         letter = DeadLetter(
             id=letter_id(failed_ms, str(uuid4())),
