@@ -42,8 +42,7 @@ def find_nats_server() -> Path:
 
 
 def free_port() -> int:
-    """
-    A loopback port that nobody listens on, and that nobody gets by chance before it is used or while it is let go.
+    """A loopback port that nobody listens on, or gets by chance before it is used or while it is let go.
 
     Raises ``RuntimeError`` when none is free.
     """
