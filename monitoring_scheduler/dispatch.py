@@ -22,6 +22,7 @@ import msgspec
 import structlog
 
 from monitoring_scheduler.lane import Entry, Lane, Sender
+from monitoring_scheduler.tally import Tally
 from shared.contracts import names
 from shared.contracts.wire import CheckOrder, ResultBatch, ResultMessage, Schedule
 from shared.domain.clock import Clock
@@ -65,6 +66,8 @@ class Dispatcher:
         self._is_doubted = False
         self._asking: Entry | None = None
         self._acknowledged: deque[tuple[float, SlotKey]] = deque()
+        self._unacknowledged = Tally(log.warning, "slots were not acknowledged by the queue", clock)
+        self._unrecorded = Tally(log.error, "too many missed slots wait to be recorded", clock)
 
     def __len__(self) -> int:
         return len(self._book)
@@ -117,6 +120,8 @@ class Dispatcher:
                     self._offers.put(entry, now)
                 else:
                     lane.put(entry, now + OFFER_PAUSE_SECONDS)
+        self._unacknowledged.say()
+        self._unrecorded.say()
 
     def _enter_check(self, schedule: Schedule, region: str, slot_ms: int) -> None:
         key = SlotKey(schedule.monitor_id, region, slot_ms)
@@ -152,7 +157,7 @@ class Dispatcher:
     def _record_missed(self, key: SlotKey, revision: int, reason: MissedReason) -> None:
         if self._missed_waiting >= MAX_MISSED_WAITING:
             # The slot audit finds it from the database; remembering it here would exhaust memory.
-            log.error("too many missed slots wait to be recorded", slot=key.message_id)
+            self._unrecorded.add(slot=key.message_id)
             return
         message = ResultMessage(
             monitor_id=key.monitor_id,
@@ -258,7 +263,7 @@ class Dispatcher:
             entry.by_hand = entry.is_check and self._is_worth_an_offer(entry, error)
             pause = 0.0 if entry.by_hand else pause
             if entry.reason is not MissedReason.WORKER_GAP:
-                log.warning("a slot was not acknowledged by the queue", slot=entry.key.message_id, error=str(error))
+                self._unacknowledged.add(slot=entry.key.message_id, error=str(error))
         if entry.superseded:
             self._supersede(entry)
         else:
