@@ -46,6 +46,17 @@ async def place(nats: NatsServer, tmp_path: Path) -> AsyncIterator[Place]:
     await connection.close()
 
 
+@pytest.mark.whole
+async def test_retries_come_at_their_time_where_nothing_else_runs(place: Place) -> None:
+    """Beside other tests a machine may be late; there is only tested that no attempt comes early."""
+    place.crew.start()
+    await place.queue.send(work.stubborn, Order(), task_id="s")
+    await place.crew.until("the first run", lambda: bool(place.crew.runs("s")))
+    await place.crew.done()
+    moments = [moment for _, moment in place.crew.runs("s")]
+    assert [moment - moments[0] for moment in moments] == pytest.approx([0, 1, 3, 7], abs=0.3)
+
+
 @pytest.mark.parametrize(
     ("kills", "number", "workers"),
     [
