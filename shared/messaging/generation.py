@@ -8,14 +8,19 @@ from dataclasses import dataclass
 from typing import Final
 
 import msgspec
+import structlog
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
+from nats.errors import Error as NatsError
 
 from shared.domain.clock import Clock
 from shared.messaging.cancellation import is_cancelled
-from shared.messaging.connect import NatsConnection
+from shared.messaging.connect import NatsConnection, describe
 
+DRAIN_SECONDS: Final = 1.0
 _NANOSECONDS: Final = 1_000_000_000
+
+_log = structlog.get_logger(__name__)
 
 
 class GenerationEndedError(Exception):
@@ -95,6 +100,19 @@ class Generation:
         """A waiting message was taken on: ask for more in time."""
         if self._is_running_low:
             self._attention.set()
+
+    async def drain(self) -> None:
+        """Give the inbox up when all that the server sent to it is here. Who can't be asked sends it again."""
+        if self._subscription is None or not self._client.is_connected:
+            await self.close()
+            return
+        try:
+            async with asyncio.timeout(DRAIN_SECONDS):
+                await self._subscription.drain()  # type: ignore[no-untyped-call]  # it is half typed
+        except (NatsError, TimeoutError) as error:
+            _log.info(
+                "what is on its way comes again later", consumer=self._settings.consumer, error=describe(error)
+            )
 
     async def close(self) -> None:
         """Give the inbox up. What is on its way to it comes again after ``ack_wait``."""

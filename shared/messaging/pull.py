@@ -123,9 +123,8 @@ class PullLoop:
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
-        for generation in (self._previous, self._current):
-            if generation is not None:
-                await generation.close()
+        # What is on its way is handed back as well: redelivery alone would cost it ``ack_wait``.
+        await asyncio.gather(*(each.drain() for each in (self._previous, self._current) if each is not None))
         self._previous = self._current = None
         while self._buffer:
             message = self._buffer.popleft()

@@ -20,7 +20,8 @@ from shared.messaging.errors import ConsumerLostError
 from shared.messaging.publisher import Publisher
 from shared.messaging.pull import PullLoop
 from shared.messaging.streams import ensure_consumer, ensure_recorder
-from shared.testing.nats import NatsServer
+from shared.testing.nats import FlakyProxy, NatsServer
+from shared.testing.tocsin import eventually
 from tests.integration.messaging.conftest import until
 from tests.integration.messaging.reading import CONSUMER, pull_loop, reading, send_until_stored
 
@@ -115,6 +116,33 @@ async def test_messages_nobody_took_are_handed_back_at_once(
         await taken.ack()
     async with reading(connection) as second:
         await until(lambda: len(second.bodies) == 9)
+
+
+async def test_a_message_that_is_on_its_way_to_a_loop_that_stops_is_handed_back_at_once(
+    connection: NatsConnection, publisher: Publisher, proxy: FlakyProxy
+) -> None:
+    await ensure_consumer(connection.js, "eu")
+    patient = (await connection.js.consumer_info(CHECKS_STREAM, CONSUMER)).config.evolve(ack_wait=600.0)
+    await connection.js.add_consumer(CHECKS_STREAM, patient)
+    behind = await connect([proxy.url], name="worker", buffer_writes=False)
+
+    async def is_on_its_way() -> bool:
+        return bool((await connection.js.consumer_info(CHECKS_STREAM, CONSUMER)).num_ack_pending)
+
+    async with pull_loop(behind) as first:
+        await until(lambda: first.last_alive > float("-inf") and first._current is not None)
+        await behind.client.flush()  # its requests are at the server
+        proxy.black_hole()
+        await send_until_stored(publisher, b"one")
+        await eventually("it is sent to the first", is_on_its_way)
+        stopping = asyncio.create_task(first.stop())
+        await until(lambda: first._keeper is None or first._keeper.done(), what="the end of pulling")
+        proxy.heal()
+        await stopping
+    async with reading(connection) as second:
+        await until(lambda: second.bodies == [b"one"])
+        assert second.deliveries == [2]
+    await behind.close()
 
 
 async def test_settled_messages_leave_the_hand(connection: NatsConnection, publisher: Publisher) -> None:
