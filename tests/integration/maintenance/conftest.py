@@ -17,11 +17,13 @@ from shared.testing.clock import FakeClock
 from tests.integration.api.conftest import SECRET_KEY, PlayedDesk, Tenant, add_key, client
 from tests.integration.db.tenants import add_organisation
 
+DAY_MS = 86_400_000
+
 
 @pytest.fixture
 def clock() -> FakeClock:
-    """At the real time at first: the age of API keys is looked at too."""
-    return FakeClock(SystemClock().now_ms())
+    """At noon of tomorrow at first: the age of API keys is looked at too, and a night's window must not be open."""
+    return FakeClock((SystemClock().now_ms() // DAY_MS + 1) * DAY_MS + DAY_MS // 2)
 
 
 @pytest.fixture
