@@ -90,7 +90,7 @@ async def nats(tmp_path: Path) -> AsyncIterator[NatsServer]:
 async def connection(nats: NatsServer) -> AsyncIterator[NatsConnection]:
     """A connection as processes have it, with all streams declared."""
     connected = await connect([nats.url], name="tests", buffer_writes=True)
-    await ensure_streams(connected.js)
+    await ensure_streams(connected.client.jetstream(timeout=60))  # nobody tries it again here, as processes do
     yield connected
     await connected.close()
 

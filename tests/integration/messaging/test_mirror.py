@@ -38,12 +38,13 @@ async def mirroring(connection: NatsConnection, **settings: Any) -> AsyncIterato
 
 @pytest.fixture
 async def bucket(connection: NatsConnection) -> KeyValue:
-    return await connection.js.key_value(SCHEDULES_BUCKET)
+    """With more patience for a busy machine than processes have: thousands of keys are written through it."""
+    return await connection.client.jetstream(timeout=60).key_value(SCHEDULES_BUCKET)
 
 
 async def fill(bucket: KeyValue, count: int) -> dict[str, bytes]:
     content = {f"key-{number}": str(number).encode() for number in range(count)}
-    places = asyncio.Semaphore(50)  # each put has two seconds, also on a busy machine
+    places = asyncio.Semaphore(50)
 
     async def put(key: str, value: bytes) -> None:
         async with places:
