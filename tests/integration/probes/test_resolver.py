@@ -18,6 +18,19 @@ from tests.integration.probes.conftest import AT_ONCE, HERE
 from tests.integration.probes.targets import closed_port
 
 
+def names_that_hang(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """From here on names that begin with slow are looked up for as long as the event is not set."""
+    released = threading.Event()
+
+    def look_up(host: str, *_: Any, **__: Any) -> list[Any]:
+        if host.startswith("slow"):
+            released.wait(60)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    return released
+
+
 async def test_localhost_comes_from_the_hosts_file() -> None:
     assert "127.0.0.1" in await SystemResolver().resolve("localhost", "auto")
 
@@ -51,14 +64,7 @@ async def test_every_answer_of_the_system_has_its_name(
 
 
 async def test_two_hundred_and_fifty_slow_names_do_not_delay_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    released = threading.Event()
-
-    def slow_for_some(host: str, *_: Any, **__: Any) -> list[Any]:
-        if host.startswith("slow"):
-            released.wait(60)
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", 0))]
-
-    monkeypatch.setattr(socket, "getaddrinfo", slow_for_some)
+    released = names_that_hang(monkeypatch)
     resolver = SystemResolver()
     slow = [asyncio.create_task(resolver.resolve(f"slow{number}.example.test", "auto")) for number in range(250)]
     await asyncio.sleep(0)
@@ -72,14 +78,7 @@ async def test_names_that_all_hang_are_not_held_against_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Half of a worker's names may hang with their zone: what the rest would be told is no evidence."""
-    released = threading.Event()
-
-    def slow_for_some(host: str, *_: Any, **__: Any) -> list[Any]:
-        if host.startswith("slow"):
-            released.wait(60)
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", 0))]
-
-    monkeypatch.setattr(socket, "getaddrinfo", slow_for_some)
+    released = names_that_hang(monkeypatch)
     resolver = SystemResolver(max_threads=3)
     slow = [asyncio.create_task(resolver.resolve(f"slow{number}.example.test", "auto")) for number in range(3)]
     await asyncio.sleep(0)
@@ -104,14 +103,7 @@ async def test_names_that_all_hang_are_not_held_against_another(
 async def test_a_lookup_that_was_given_up_keeps_its_thread_but_blocks_nobody(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    released = threading.Event()
-
-    def slow_for_one(host: str, *_: Any, **__: Any) -> list[Any]:
-        if host.startswith("slow"):
-            released.wait(60)
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", 0))]
-
-    monkeypatch.setattr(socket, "getaddrinfo", slow_for_one)
+    released = names_that_hang(monkeypatch)
     resolver = SystemResolver(max_threads=2)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
