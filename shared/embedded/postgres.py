@@ -32,6 +32,8 @@ STOP_SIGNAL = signal.SIGINT
 _PORT = 5432
 _SOCKET_NAME = f".s.PGSQL.{_PORT}"
 _SOCKET_PATH_LIMIT = 107
+# Of ``postmaster.pid``, counted from 0.
+_SOCKET_LINE = 4
 
 _SETTINGS = {
     "listen_addresses": "",
@@ -100,6 +102,10 @@ class Postgres:
         return self._directory / "data"
 
     @property
+    def _mark(self) -> Path:
+        return self.data / "postmaster.pid"
+
+    @property
     def command(self) -> tuple[str, ...]:
         """Runs the server in the foreground; it logs to stderr. ``STOP_SIGNAL`` stops it cleanly."""
         settings = {**_SETTINGS, "unix_socket_directories": str(self.socket_directory)}
@@ -111,7 +117,9 @@ class Postgres:
 
     @property
     def socket_directory(self) -> Path:
-        return self._short_socket_directory or self._directory / "socket"
+        """Where the socket lies; of a server that another process started, where its mark says."""
+        usual = self._directory / "socket"
+        return self._short_socket_directory or (usual if _fits(usual) else self._marked_socket_directory() or usual)
 
     def url(self, role: str = ROLE, database: str = DATABASE) -> str:
         """``postgresql://ROLE@/DATABASE?host=/socket/directory``, as asyncpg and SQLAlchemy both read it."""
@@ -146,13 +154,20 @@ class Postgres:
             os.chown(folder, self._user.uid, self._user.gid)
 
     def _shorten_socket_directory(self) -> None:
-        path = self._directory / "socket" / _SOCKET_NAME
-        if self._short_socket_directory is not None or len(os.fsencode(path)) <= _SOCKET_PATH_LIMIT:
+        usual = self._directory / "socket"
+        if self._short_socket_directory is not None or _fits(usual):
             return
         folder = Path(tempfile.mkdtemp(prefix="tocsin-"))
         self._make_private(folder)
-        (folder / "s").symlink_to(path.parent)
+        (folder / "s").symlink_to(usual)
         self._short_socket_directory = folder / "s"
+
+    def _marked_socket_directory(self) -> Path | None:
+        try:
+            lines = self._mark.read_text().splitlines()
+        except OSError:
+            return None
+        return Path(lines[_SOCKET_LINE]) if len(lines) > _SOCKET_LINE else None
 
     async def _create(self) -> None:
         # Built beside its place and moved there when complete: a start that was cut short leaves nothing half-made.
@@ -185,15 +200,18 @@ class Postgres:
 
     async def _release(self) -> None:
         """Free the data directory of a server, or of its mark, that a killed run left behind."""
-        mark = self.data / "postmaster.pid"
-        if (pid := read_pid(mark)) is None:
+        if (pid := read_pid(self._mark)) is None:
             return
         if is_serving(pid, "postgres", self.data):
             await end_orphan(pid, "postgres", self.data, (STOP_SIGNAL, signal.SIGQUIT))
         elif _exists(pid):
             # The number belongs to another program by now, which PostgreSQL would take for itself. A mark whose
             # process is gone stays: PostgreSQL finds by it whether other processes of that server still live.
-            mark.unlink()
+            self._mark.unlink()
+
+
+def _fits(socket_directory: Path) -> bool:
+    return len(os.fsencode(socket_directory / _SOCKET_NAME)) <= _SOCKET_PATH_LIMIT
 
 
 def _exists(pid: int) -> bool:

@@ -6,12 +6,10 @@ judge of heartbeats, the keeper of maintenance windows, the canaries, the jobs.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -19,6 +17,7 @@ import pytest_asyncio
 
 from shared.testing.tocsin import Tocsin, eventually
 from tests.acceptance.targets import Target
+from tests.commands import run
 from tests.integration.channels.sinks import HttpSink
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.asyncio(loop_scope="module")]
@@ -140,11 +139,8 @@ async def test_a_worker_that_fails_its_canaries_blames_no_target(world: World) -
 
 
 async def test_jobs_are_run_and_listed_by_the_command(world: World) -> None:
-    async def command(*words: str) -> tuple[int | None, str]:
-        line = (sys.executable, "-m", "cli.main", *words, "--data-dir", str(world.tocsin.data))
-        process = await asyncio.create_subprocess_exec(*line, stdout=PIPE, stderr=PIPE)
-        output, errors = await process.communicate()
-        return process.returncode, (output + errors).decode()
+    async def command(*words: str) -> tuple[int, str]:
+        return await run(sys.executable, "-m", "cli.main", *words, "--data-dir", str(world.tocsin.data))
 
     async def listed() -> dict[str, str]:
         code, output = await command("jobs", "list", "--json")

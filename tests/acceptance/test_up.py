@@ -16,7 +16,6 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -24,6 +23,7 @@ import pytest_asyncio
 
 from shared.embedded.exec_child import User, wrap
 from shared.testing.tocsin import START_SECONDS, STOP_SECONDS, Tocsin, eventually
+from tests.commands import run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.asyncio(loop_scope="module")]
 
@@ -71,23 +71,8 @@ async def until(what: str, condition: Callable[[], bool], *, within: float = 90)
     await eventually(what, holds, within=within)
 
 
-async def run(*command: str, **options: Any) -> tuple[int, str]:
-    """A command that ends by itself: its exit code and what it wrote."""
-    process = await asyncio.create_subprocess_exec(
-        *command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options
-    )
-    try:
-        output, _ = await asyncio.wait_for(process.communicate(), 400)
-    except TimeoutError:
-        process.terminate()
-        await process.wait()
-        raise
-    assert process.returncode is not None
-    return process.returncode, output.decode()
-
-
 async def run_up(*options: str) -> tuple[int, str]:
-    return await run(*UP, *options)
+    return await run(*UP, *options, within=400)
 
 
 async def test_the_first_start_writes_credentials_for_their_owner_only(tocsin: Tocsin, data: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest_asyncio
 from shared.embedded.postgres import SUPERUSER, Postgres, installation
 from shared.testing.postgres import PostgresServer
 from shared.testing.tocsin import Tocsin, eventually
+from tests.commands import run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.asyncio(loop_scope="module")]
 
@@ -37,11 +37,8 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 async def program(name: str, *arguments: str) -> None:
     """One of the programs that come with PostgreSQL."""
-    process = await asyncio.create_subprocess_exec(
-        str(installation() / "bin" / name), *arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-    output, _ = await process.communicate()
-    assert process.returncode == 0, output.decode()
+    code, output = await run(str(installation() / "bin" / name), *arguments)
+    assert code == 0, output
 
 
 @dataclass

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 
 import pytest
 
 from shared.testing.nats import NatsServer
+from tests.commands import run
 from tests.operations.manifests import Manifest, named, objects, pod, values
 
 
@@ -16,17 +16,9 @@ async def _examine(variables: dict[str, str]) -> tuple[int, str]:
     given: Manifest = values("default") | {"doctor": {"initCheck": True}}
     (check,) = pod(named(objects(given), "Deployment", "tocsin-api"))["initContainers"]
     environment = {each["name"]: each["value"] for each in check["env"] if "value" in each}
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "cli.main",
-        *check["args"],
-        env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", **environment, **variables},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    said, _ = await process.communicate()
-    return process.returncode or 0, said.decode()
+    command = (sys.executable, "-m", "cli.main", *check["args"])
+    place = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
+    return await run(*command, env={**place, **environment, **variables})
 
 
 @pytest.mark.parametrize(

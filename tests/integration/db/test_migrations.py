@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from shared.db.errors import DatabaseUnusableError, MigrationError
 from shared.db.migrate import configuration, main, upgrade
 from shared.db.session import Database
 from shared.testing.postgres import PostgresServer
+from tests.commands import run
 
 
 async def test_the_models_and_the_migrations_agree(database_url: str) -> None:
@@ -45,12 +45,9 @@ def test_the_code_names_the_newest_revision() -> None:
 async def test_two_migrators_at_once_exclude_each_other(empty_database_url: str) -> None:
     command_line = (sys.executable, "-c", "from shared.db.migrate import main; raise SystemExit(main())")
     environment = {"TOCSIN_DATABASE_URL": empty_database_url}
-    migrators = [
-        await asyncio.create_subprocess_exec(*command_line, stdout=PIPE, env=environment) for _ in range(3)
-    ]
-    outputs = [(await migrator.communicate())[0].decode() for migrator in migrators]
-    assert [migrator.returncode for migrator in migrators] == [0, 0, 0]
-    assert "".join(outputs).count("applied 0001") == 1
+    ended = await asyncio.gather(*(run(*command_line, env=environment) for _ in range(3)))
+    assert [code for code, _ in ended] == [0, 0, 0]
+    assert "".join(output for _, output in ended).count("applied 0001") == 1
 
 
 async def _migrated_from(url: str, revision: str) -> list[str]:

@@ -103,6 +103,8 @@ async def test_a_path_too_long_for_a_socket_gets_a_short_way_in_that_is_removed_
     async with running(postgres, tmp_path / "log"):
         way_in = postgres.socket_directory
         assert await query(postgres.url(), "SELECT 1") == [(1,)]
+        of_another_process = Postgres(long_path / "postgres").url()
+        assert await query(of_another_process, "SELECT 1") == [(1,)]
     assert way_in.parent.name.startswith("tocsin-")
     assert not way_in.parent.exists()
 
