@@ -157,7 +157,7 @@ class Postgres:
         usual = self._directory / "socket"
         if self._short_socket_directory is not None or _fits(usual):
             return
-        folder = Path(tempfile.mkdtemp(prefix="tocsin-"))
+        folder = Path(tempfile.mkdtemp(prefix="tocsin-", dir=_short_place()))
         self._make_private(folder)
         (folder / "s").symlink_to(usual)
         self._short_socket_directory = folder / "s"
@@ -212,6 +212,12 @@ class Postgres:
 
 def _fits(socket_directory: Path) -> bool:
     return len(os.fsencode(socket_directory / _SOCKET_NAME)) <= _SOCKET_PATH_LIMIT
+
+
+def _short_place() -> Path:
+    """The folder of temporary files, or the system's own where that one's path is long as well."""
+    usual = Path(tempfile.gettempdir())
+    return usual if _fits(usual / "tocsin-12345678" / "s") else Path("/tmp")  # noqa: S108 mkdtemp keeps others out
 
 
 def _exists(pid: int) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import subprocess
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -96,9 +97,14 @@ async def test_only_its_owner_can_reach_the_socket(tmp_path: Path) -> None:
     assert postgres.socket_directory.stat().st_mode & 0o777 == 0o700
 
 
-async def test_a_path_too_long_for_a_socket_gets_a_short_way_in_that_is_removed_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("temporary", ["short", "long" * 25], ids=["short place", "long place"])
+async def test_a_path_too_long_for_a_socket_gets_a_short_way_in_that_is_removed_again(
+    temporary: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     long_path = tmp_path / ("long" * 25)
     long_path.mkdir()
+    (folder := tmp_path / temporary).mkdir(exist_ok=True)
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
     postgres = Postgres(long_path / "postgres", durable=False)
     async with running(postgres, tmp_path / "log"):
         way_in = postgres.socket_directory
