@@ -16,29 +16,51 @@ from shared.db.migrate import Patience, configuration, upgrade
 from shared.db.session import Database
 from shared.testing.postgres import PostgresServer
 from shared.testing.tocsin import eventually
-from tests.migration.first_release import COLUMNS, FirstRelease
+from tests.migration.first_release import FirstRelease
+from tests.migration.newer_rows import fill
 
 _SCRIPTS = ScriptDirectory.from_config(configuration("postgresql://nowhere/none"))
 REVISIONS = [script.revision for script in reversed(list(_SCRIPTS.walk_revisions()))]
 IMPATIENT = Patience(lock=0.2, attempts=3, pause=0.05)
 WAITING = "SELECT 1 FROM pg_locks WHERE relation = 'alembic_version'::regclass AND NOT granted"
 
-Content = dict[str, list[asyncpg.Record]]
+COLUMNS = """
+    SELECT c.relname, a.attname FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
+    WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+        AND c.relname <> 'alembic_version' AND a.attnum > 0 AND NOT a.attisdropped
+    ORDER BY c.relname, a.attnum
+"""
+
+Columns = dict[str, list[str]]
+Content = dict[str, list[str]]
 
 
-async def content(postgres: PostgresServer, url: str) -> Content:
-    """All rows of all tables of the first release, past every policy."""
+@asynccontextmanager
+async def past_every_policy(postgres: PostgresServer, url: str) -> AsyncIterator[asyncpg.Connection]:
+    """A superuser's session in that database."""
     name = url.partition("@/")[2].partition("?")[0]
     superuser = await asyncpg.connect(postgres.superuser_url.replace("/tocsin?", f"/{name}?"))
     try:
-        return {
-            table: await superuser.fetch(
-                f"SELECT {columns} FROM {table} ORDER BY {columns.replace('check_spec, ', '')}"
-            )
-            for table, columns in COLUMNS.items()
-        }
+        yield superuser
     finally:
         await superuser.close()
+
+
+async def columns(superuser: asyncpg.Connection) -> Columns:
+    """Every table of this revision with its columns."""
+    found: Columns = {}
+    for table, column in await superuser.fetch(COLUMNS):
+        found.setdefault(table, []).append(column)
+    return found
+
+
+async def content(superuser: asyncpg.Connection, wanted: Columns) -> Content:
+    """All rows of these columns, as text."""
+    rows = {}
+    for table, names in wanted.items():
+        found = await superuser.fetch(f"SELECT ROW({', '.join(names)})::text FROM {table}")
+        rows[table] = sorted(row[0] for row in found)
+    return rows
 
 
 async def bring_to(url: str, revision: str = "head") -> None:
@@ -55,11 +77,13 @@ async def test_an_upgrade_keeps_every_row(postgres: PostgresServer, empty_url: s
     await bring_to(empty_url, revision)
     for _ in range(2):
         await use(empty_url)
-    before = await content(postgres, empty_url)
-    assert all(before.values()), "a table without rows shows nothing"
-    await bring_to(empty_url)
-    after = await content(postgres, empty_url)
-    assert after == before
+    async with past_every_policy(postgres, empty_url) as superuser:
+        known = await columns(superuser)
+        await fill(superuser, known.keys())
+        before = await content(superuser, known)
+        assert [table for table, rows in before.items() if not rows] == [], "a table without rows shows nothing"
+        await bring_to(empty_url)
+        assert await content(superuser, known) == before
     await asyncio.to_thread(command.check, configuration(empty_url))
 
 
@@ -69,11 +93,15 @@ async def test_the_first_release_works_on_the_newest_schema(empty_url: str) -> N
 
 
 async def test_the_last_revision_can_be_taken_back_with_data(postgres: PostgresServer, empty_url: str) -> None:
-    await bring_to(empty_url)
-    await use(empty_url)
-    before = await content(postgres, empty_url)
-    await asyncio.to_thread(command.downgrade, configuration(empty_url), "-1")
-    assert await content(postgres, empty_url) == before
+    await bring_to(empty_url, REVISIONS[-2])
+    async with past_every_policy(postgres, empty_url) as superuser:
+        known = await columns(superuser)
+        await bring_to(empty_url)
+        await use(empty_url)
+        await fill(superuser, (await columns(superuser)).keys())
+        before = await content(superuser, known)
+        await asyncio.to_thread(command.downgrade, configuration(empty_url), "-1")
+        assert await content(superuser, known) == before
     await use(empty_url)
     await bring_to(empty_url)
 
@@ -122,9 +150,7 @@ async def test_a_revision_that_waits_for_one_that_waits_for_it_is_tried_again(
 ) -> None:
     await bring_to(empty_url, "0002")
     lines: list[str] = []
-    database = empty_url.partition("/test_")[2].partition("?")[0]
-    other = await asyncpg.connect(postgres.superuser_url.replace("/tocsin?", f"/test_{database}?"))
-    try:
+    async with past_every_policy(postgres, empty_url) as other:
         await other.execute("SET deadlock_timeout = '60s'")  # or it might be the one that is refused
         async with other.transaction():
             await other.execute("LOCK TABLE alembic_version IN SHARE MODE")
@@ -133,8 +159,6 @@ async def test_a_revision_that_waits_for_one_that_waits_for_it_is_tried_again(
             await eventually("the revision waits", lambda: other.fetch(WAITING))
             await other.fetch("SELECT id FROM monitors")
         await migrating
-    finally:
-        await other.close()
     assert lines[0] == "a table is in use: trying again, attempt 2 of 6"
     assert lines[-1].startswith("applied 0003")
 
