@@ -48,15 +48,13 @@ def shared_context(settings: TlsSettings) -> ssl.SSLContext:
     # Built by hand: ``create_default_context`` adds strict RFC 5280 checks from Python 3.13 on, which refuse
     # certificates that every browser takes.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    if settings.lenient:
-        context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+    # Said outright: whether TLS 1.0 is refused without it depends on how the interpreter was built.
+    context.minimum_version = _oldest_version(settings)
     context.set_ciphers(f"{_CIPHERS}:@SECLEVEL={0 if settings.lenient else 2}")
     # No browser looks for the name in the subject (RFC 9525): who has it only there is down for them.
     context.hostname_checks_common_name = False
     if settings.alpn:
         context.set_alpn_protocols(list(settings.alpn))
-    if settings.newest_only:
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
     if settings.client:
         _load_client(context, settings.client)
     if not settings.verify:
@@ -67,6 +65,12 @@ def shared_context(settings: TlsSettings) -> ssl.SSLContext:
     else:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     return context
+
+
+def _oldest_version(settings: TlsSettings) -> ssl.TLSVersion:
+    if settings.newest_only:
+        return ssl.TLSVersion.TLSv1_3
+    return ssl.TLSVersion.MINIMUM_SUPPORTED if settings.lenient else ssl.TLSVersion.TLSv1_2
 
 
 def _load_client(context: ssl.SSLContext, pem: str) -> None:

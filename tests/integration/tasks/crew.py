@@ -70,13 +70,13 @@ class Crew:
         """One worker more."""
         self.workers.append(self._worker())
 
-    async def done(self, within: float = 90.0) -> None:
-        """Every task is settled, one way or the other."""
+    async def done(self, within: float = 90.0, left: int = 0) -> None:
+        """Every task but ``left`` is settled, one way or the other; a worker does that after its last line."""
 
-        async def empty() -> bool:
-            return await self.messages(TASKS_STREAM) == 0
+        async def settled() -> bool:
+            return await self.messages(TASKS_STREAM) == left
 
-        await eventually("every task is settled", empty, within=within)
+        await eventually(f"every task but {left} is settled", settled, within=within)
 
     async def until(self, what: str, condition: Callable[[], bool]) -> None:
         async def holds() -> bool:
