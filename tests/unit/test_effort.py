@@ -155,19 +155,19 @@ def test_a_banner_is_not_searched_for_ever() -> None:
 
 
 @pytest.mark.parametrize("depth", [600, 900])
-def test_values_that_are_nested_deeply_are_no_fault_of_ours(depth: int) -> None:
-    """Comparing takes more of the stack than reading does."""
+def test_values_that_are_nested_deeply_are_judged_or_named(depth: int) -> None:
+    """Comparing takes more of the stack than reading does, and how much there is differs between interpreters."""
     value = json.loads("[" * depth + "]" * depth)
-    for operator, body, expected in (
-        ("eq", value, value),
-        ("ne", value, value),
-        ("contains", [value], value),
-        ("in", value, [value]),
+    for operator, body, expected, right in (
+        ("eq", value, value, None),
+        ("ne", value, value, "assertion_failed"),
+        ("contains", [value], value, None),
+        ("in", value, [value], None),
     ):
         asserted = {"source": "json", "path": "$", "operator": operator, "value": expected}
-        verdict = judged(body, asserted)
-        assert verdict.error
-        assert verdict.error.message == "$ is nested too deeply to be compared"
+        error = judged(body, asserted).error
+        is_too_deep = error is not None and error.message == "$ is nested too deeply to be compared"
+        assert is_too_deep or (error and error.kind) == right
 
 
 def test_a_text_that_is_no_unicode_is_matched_like_any_other() -> None:

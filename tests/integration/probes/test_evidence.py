@@ -86,7 +86,8 @@ async def test_all_attempts_are_told_also_when_the_last_one_is_up(runner: CheckR
         attempts = evidence_of(verdict).attempts
         assert [each.error and each.error.kind for each in attempts] == ["status_code", "status_code", None]
         assert attempts[0].started_ms == 0
-        assert 45 <= attempts[1].started_ms < attempts[2].started_ms
+        # Nine tenths of the delay, less the millisecond to which event loops keep time.
+        assert 44 <= attempts[1].started_ms < attempts[2].started_ms
         assert all(each.total_ms > 0 for each in attempts)
 
 
