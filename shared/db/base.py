@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import DeclarativeBase
 from uuid_utils.compat import uuid7
 
-SCHEMA_REVISION = "0007"
+SCHEMA_REVISION = "0008"
 """The migration this code needs at least. Revisions are four digits in order: a newer schema is fine, so that
 the previous release keeps running while the next one rolls out."""
 

@@ -1,7 +1,7 @@
 """Blame the probe first: whether many monitors that fail at once say more about a worker than about their targets.
 
-Pure. The evidence are beats: how many monitors a worker saw turn from well to failing, and how many it found well,
-by the moment at which it began to look.
+Pure. The evidence are beats: how many monitors a worker saw turn from well to failing, how many it found well, and
+how many it found failing as before, by the moment at which it began to look.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ class Beat:
     at_ms: int
     turned: int
     well: int
+    failing: int = 0
 
 
 def beat_of(started_at_ms: int) -> int:
@@ -77,8 +78,12 @@ def judge(beats: Sequence[Beat], started_at_ms: int, held_ms: int) -> Ruling:
 
 
 def is_mass(turned: int, well: int) -> bool:
-    """At least half of what was looked at turned, and enough of it that chance and one bad host are ruled out."""
-    return turned >= LEAST and turned >= well
+    """At least half of what was looked at turned, and enough of it that chance and one bad host are ruled out.
+
+    Chance: that a third of all targets really failed, and more of those were looked at first (four sigma).
+    """
+    looks = turned + well
+    return turned >= LEAST and turned >= well and (3 * turned - looks) ** 2 >= 32 * looks
 
 
 def run_of_failures(beats: Sequence[Beat], started_at_ms: int) -> list[Beat]:
@@ -92,7 +97,7 @@ def run_of_failures(beats: Sequence[Beat], started_at_ms: int) -> list[Beat]:
 def suspect(worker: str, region: str, workers: Mapping[str, Sequence[Beat]], started_at_ms: int) -> Suspect:
     """Who is to blame for a mass failure: the worker, or its region when all of the region's workers fail alike."""
     runs = [run_of_failures(beats, started_at_ms) for beats in workers.values()]
-    active = [(_turned(run), _well(run)) for run in runs if run]
+    active = [counts for run in runs if any(counts := (_turned(run), _well(run)))]
     is_region = len(active) > 1 and all(turned >= max(_FEW, well) for turned, well in active)
     return Suspect("" if is_region else worker, region)
 
@@ -100,13 +105,14 @@ def suspect(worker: str, region: str, workers: Mapping[str, Sequence[Beat]], sta
 def has_passed(beats: Iterable[Beat], affected: int, still_failing: int) -> bool:
     """Whether the suspect sees again: half of what it failed recovered, or most of what it looks at is well.
 
-    ``beats`` are those of the last few seconds, without any from before its incident. While monitors still turn,
-    what was well is not counted: more of them are yet to be looked at.
+    Most: by more than half of the looks would show by chance (three sigma). ``beats`` are without any from before
+    its incident. What was seen before the last monitor turned is not counted: others were yet to be looked at.
     """
-    well = 0
+    well = failing = 0
     for beat in sorted(beats, key=lambda beat: beat.at_ms):
-        well = 0 if beat.turned else well + beat.well
-    return still_failing * 2 <= affected or (well >= LEAST and well > 2 * still_failing)
+        well, failing = (0, 0) if beat.turned else (well + beat.well, failing + beat.failing)
+    sees_most = well > failing and (well - failing) ** 2 >= 9 * (well + failing)
+    return still_failing * 2 <= affected or (well >= LEAST and sees_most)
 
 
 def _turned(beats: Iterable[Beat]) -> int:

@@ -24,8 +24,6 @@ from shared.domain.mass_failure import WINDOW_MS, Beat, Ruling, Suspect
 
 log = structlog.get_logger(__name__)
 
-RECENT_MS = 5_000
-
 Beats = Mapping[str, Mapping[str, Sequence[Beat]]]
 """By region and worker."""
 
@@ -67,9 +65,8 @@ class _Bench:
     def end_what_has_passed(self) -> None:
         """Resolve the platform's incidents whose suspects see again; what still fails is told when it next does."""
         for suspect, failure in list(self._failures.items()):
-            since = max(failure.incident.opened_at_ms, self._now_ms - RECENT_MS)
-            recent = [beat for beat in self._beats_of(suspect) if beat.at_ms >= since]
-            if mass_failure.has_passed(recent, failure.affected, failure.still_failing):
+            since = [beat for beat in self._witnesses(suspect) if beat.at_ms >= failure.incident.opened_at_ms]
+            if mass_failure.has_passed(since, failure.affected, failure.still_failing):
                 del self._failures[suspect]
                 self._put(*machine.resolved(failure.incident, self._now_ms, self._now_ms))
                 log.info("a mass failure has passed", worker=suspect.worker, region=suspect.region)
@@ -106,6 +103,10 @@ class _Bench:
         workers = self._beats.get(suspect.region, {})
         chosen = [workers.get(suspect.worker, ())] if suspect.worker else workers.values()
         return sorted((beat for beats in chosen for beat in beats), key=lambda beat: beat.at_ms)
+
+    def _witnesses(self, suspect: Suspect) -> list[Beat]:
+        """What the suspect saw of late; where it is gone for ``WINDOW_MS``, what others of its region saw."""
+        return self._beats_of(suspect) or self._beats_of(Suspect("", suspect.region))
 
     def _mass_failure(self, held: Held) -> UUID | None:
         """The incident of the platform that explains this failure, opened when there is none."""

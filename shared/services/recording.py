@@ -116,10 +116,11 @@ def _with_result(course: Course) -> StateRow:
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """One look of a worker at a target: it turned from well to failing, or it was found well."""
+    """One look of a worker at a target: it turned from well to failing, was found well, or fails as before."""
 
     started_at_ms: int
     has_turned: bool
+    is_well: bool
 
 
 class Sight:
@@ -129,33 +130,34 @@ class Sight:
         self._seen: dict[tuple[str, str], list[Glance]] = {}
 
     def add(self, message: ResultMessage, before: MonitorState, after: MonitorState) -> None:
-        """Note a result; one more failure of what failed before says nothing new, and is left out."""
+        """Note a result."""
         if not message.worker or message.started_at_ms is None:
             return
         known = before.regions.get(message.region)
         is_down = after.regions[message.region].status is MonitorStatus.DOWN
         has_turned = is_down and (known is None or known.status is not MonitorStatus.DOWN)
-        if has_turned or message.verdict.status is not ResultStatus.DOWN:
-            glance = Glance(message.started_at_ms, has_turned)
-            self._seen.setdefault((message.worker, message.region), []).append(glance)
+        is_well = not has_turned and message.verdict.status is not ResultStatus.DOWN
+        glance = Glance(message.started_at_ms, has_turned, is_well)
+        self._seen.setdefault((message.worker, message.region), []).append(glance)
 
     def trusts(self, message: ResultMessage) -> bool:
-        """Whether this worker found more well than failing since it began this check."""
+        """Whether this worker found more well than it saw turn since it began this check."""
         started = message.started_at_ms
         if not message.worker or started is None:
             return True
         seen = self._seen.get((message.worker, message.region), [])
-        since = [glance.has_turned for glance in seen if glance.started_at_ms >= started]
-        return sees_the_world(sum(since), len(since) - sum(since))
+        since = [glance for glance in seen if glance.started_at_ms >= started]
+        return sees_the_world(sum(each.has_turned for each in since), sum(each.is_well for each in since))
 
     def glances(self) -> Glances:
-        """Per worker, region and beat: how many turned, how many were well."""
+        """Per worker, region and beat: how many turned, were well, and fail as before."""
         found: Glances = {}
         for (worker, region), seen in self._seen.items():
             for glance in seen:
                 place = (worker, region, beat_of(glance.started_at_ms))
-                turned, well = found.get(place, (0, 0))
-                found[place] = (turned + glance.has_turned, well + (not glance.has_turned))
+                turned, well, failing = found.get(place, (0, 0, 0))
+                fails_on = not glance.has_turned and not glance.is_well
+                found[place] = (turned + glance.has_turned, well + glance.is_well, failing + fails_on)
         return found
 
 

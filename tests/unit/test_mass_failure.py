@@ -14,15 +14,16 @@ from shared.domain.mass_failure import (
     Beat,
     Ruling,
     Suspect,
+    beat_of,
     has_passed,
     judge,
     suspect,
 )
 
 
-def beats(*counts: tuple[int, int]) -> list[Beat]:
-    """(turned, well) from beat 0 on."""
-    return [Beat(place * BEAT_MS, turned, well) for place, (turned, well) in enumerate(counts)]
+def beats(*counts: tuple[int, ...]) -> list[Beat]:
+    """(turned, well, failing) from beat 0 on."""
+    return [Beat(place * BEAT_MS, *each) for place, each in enumerate(counts)]
 
 
 LATER = HOLD_MS + 1
@@ -40,6 +41,8 @@ LATER = HOLD_MS + 1
         ([(0, 40), (20, 20), (40, 0)], 1, LATER, Ruling.MASS),
         ([(30, 970)], 0, LATER, Ruling.RELEASE),
         ([(500, 500)], 0, LATER, Ruling.MASS),
+        ([(11, 10)], 0, LATER, Ruling.RELEASE),
+        ([(40, 20)], 0, LATER, Ruling.MASS),
         ([(9, 0)], 0, LONGEST_HOLD_MS - 1, Ruling.HOLD),
         ([(9, 0)], 0, LONGEST_HOLD_MS, Ruling.RELEASE),
         ([(2, 0)], 0, LATER, Ruling.RELEASE),
@@ -57,6 +60,8 @@ LATER = HOLD_MS + 1
         "a worker goes blind, later",
         "3 % of one beat",
         "half of one beat",
+        "a third that was looked at first",
+        "two thirds",
         "few and nothing well",
         "few for too long",
         "too few",
@@ -89,6 +94,40 @@ def test_rulings_hold_their_promises_for_random_evidence(seed: int) -> None:
             assert ruling is not Ruling.MASS
 
 
+def looks(chance: random.Random, failing: int, interval_ms: int) -> list[tuple[int, bool]]:
+    """When each of 90 monitors is looked at first since some of them fail, and whether it is one of those."""
+    return sorted((chance.randrange(interval_ms), number < failing) for number in range(90))
+
+
+def is_blamed(first_looks: list[tuple[int, bool]], interval_ms: int) -> bool:
+    """Whether sweeps, four a second, blame the worker for one of the failures."""
+    well = [at_ms + shift for at_ms, fails in first_looks if not fails for shift in (-interval_ms, 0, interval_ms)]
+    counts: dict[int, list[int]] = {}
+    for at_ms in well:
+        counts.setdefault(beat_of(at_ms), [0, 0])[1] += 1
+    for at_ms, fails in first_looks:
+        counts.setdefault(beat_of(at_ms), [0, 0])[0] += fails
+    seen = [Beat(at_ms, *counts[at_ms]) for at_ms in sorted(counts)]
+    return any(final_ruling(seen, at_ms) is Ruling.MASS for at_ms, fails in first_looks if fails)
+
+
+def final_ruling(seen: list[Beat], failed_at: int) -> Ruling:
+    rulings = (
+        judge([beat for beat in seen if beat.at_ms <= failed_at + held_ms], failed_at, held_ms)
+        for held_ms in range(0, LONGEST_HOLD_MS + 1, 250)
+    )
+    return next(ruling for ruling in rulings if ruling is not Ruling.HOLD)
+
+
+@pytest.mark.parametrize("interval_ms", [5_000, 20_000, 60_000])
+def test_a_third_that_really_fails_is_not_blamed_on_the_worker_and_nearly_all_are(interval_ms: int) -> None:
+    blamed = {
+        failing: sum(is_blamed(looks(random.Random(seed), failing, interval_ms), interval_ms) for seed in range(40))
+        for failing in (30, 85)
+    }
+    assert blamed == {30: 0, 85: 40}
+
+
 @pytest.mark.parametrize(
     ("workers", "expected"),
     [
@@ -108,14 +147,35 @@ def test_the_region_is_suspected_when_all_of_its_workers_fail(
 
 
 @pytest.mark.parametrize(
-    ("well", "affected", "failing", "expected"),
-    [(0, 100, 100, False), (0, 100, 50, True), (70, 30, 30, True), (40, 30, 30, False), (0, 0, 0, True)],
-    ids=["all fail", "half recovered", "most is well", "some is well", "nothing is left"],
+    ("well", "failing", "affected", "still_failing", "expected"),
+    [
+        (0, 100, 100, 100, False),
+        (0, 0, 100, 50, True),
+        (70, 30, 30, 30, True),
+        (40, 30, 30, 30, False),
+        (500, 500, 500, 500, False),
+        (10, 0, 100, 100, True),
+        (9, 0, 100, 100, False),
+        (0, 0, 0, 0, True),
+    ],
+    ids=[
+        "all fail",
+        "half recovered",
+        "most is well",
+        "some is well",
+        "half is well",
+        "few looks, all well",
+        "too few looks",
+        "nothing is left",
+    ],
 )
-def test_when_a_mass_failure_is_over(well: int, affected: int, failing: int, *, expected: bool) -> None:
-    assert has_passed(beats((0, well)), affected, failing) is expected
+def test_when_a_mass_failure_is_over(
+    well: int, failing: int, affected: int, still_failing: int, *, expected: bool
+) -> None:
+    assert has_passed(beats((0, well, failing)), affected, still_failing) is expected
 
 
 def test_what_was_well_before_the_last_failure_does_not_end_it() -> None:
     assert not has_passed(beats((0, 200), (40, 10), (35, 12)), 75, 75)
-    assert has_passed(beats((40, 10), (0, 90), (0, 90)), 75, 75)
+    assert not has_passed(beats((40, 10), (0, 90, 75), (0, 90, 75)), 75, 75)
+    assert has_passed(beats((40, 10), (0, 90, 20), (0, 90, 20)), 75, 75)

@@ -105,7 +105,7 @@ def test_a_failure_is_trusted_when_its_worker_found_more_well_than_failing_since
     _, sight = advance(rows, [*down, *well, other])
     assert [sight.trusts(each) for each in (*down, other)] == [True, True, True, True, False]
     assert sight.trusts(message(0, DOWN))
-    assert sight.glances() == {("w", "default", 1000): (4, 5), ("other", "default", 1000): (1, 0)}
+    assert sight.glances() == {("w", "default", 1000): (4, 5, 0), ("other", "default", 1000): (1, 0, 0)}
 
 
 def test_what_was_well_before_a_failure_does_not_speak_for_its_worker() -> None:
@@ -116,9 +116,12 @@ def test_what_was_well_before_a_failure_does_not_speak_for_its_worker() -> None:
     assert not sight.trusts(down)
 
 
-def test_one_more_failure_of_what_was_down_already_is_no_new_evidence() -> None:
-    _, sight = advance({MONITOR: row()}, [message(slot, DOWN, worker="w") for slot in (1000, 2000, 3000)])
-    assert sight.glances() == {("w", "default", 1000): (1, 0)}
+def test_one_more_failure_of_what_was_down_already_is_no_turn() -> None:
+    rows, failures = {MONITOR: row()}, [message(slot, DOWN, worker="w") for slot in (1000, 2000, 2001)]
+    well = message(2002, UP, OTHER, worker="w")
+    _, sight = advance({**rows, OTHER: row(monitor_id=OTHER)}, [*failures, well])
+    assert sight.glances() == {("w", "default", 1000): (1, 0, 0), ("w", "default", 2000): (0, 1, 2)}
+    assert sight.trusts(failures[1])
 
 
 def test_a_missed_slot_is_stored_without_times_of_a_run() -> None:

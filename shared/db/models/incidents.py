@@ -135,4 +135,5 @@ class WorkerBeat(Base):
     at: Mapped[datetime]
     turned: Mapped[int]
     well: Mapped[int]
+    failing: Mapped[int] = mapped_column(server_default=text("0"))
     stored_at: Mapped[datetime]

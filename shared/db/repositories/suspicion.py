@@ -18,8 +18,8 @@ from shared.domain.incident import Incident
 from shared.domain.mass_failure import CAUSE, Beat, Suspect
 from shared.domain.state import MonitorStatus
 
-Glances = dict[tuple[str, str, int], tuple[int, int]]
-"""(worker, region, beat) to (turned, well)."""
+Glances = dict[tuple[str, str, int], tuple[int, int, int]]
+"""(worker, region, beat) to (turned, well, failing)."""
 
 _HELD_AT_ONCE = 2_000
 
@@ -43,14 +43,14 @@ class MassFailure:
 
 
 _ADD = text("""
-    INSERT INTO worker_beats (worker, region, at, turned, well, stored_at)
+    INSERT INTO worker_beats (worker, region, at, turned, well, failing, stored_at)
     SELECT *, CAST(:now AS timestamptz) FROM unnest(
         CAST(:workers AS text[]), CAST(:regions AS text[]), CAST(:moments AS timestamptz[]),
-        CAST(:turned AS bigint[]), CAST(:well AS bigint[])
+        CAST(:turned AS bigint[]), CAST(:well AS bigint[]), CAST(:failing AS bigint[])
     )
 """)
 _BEATS = text("""
-    SELECT region, worker, at, sum(turned)::bigint, sum(well)::bigint FROM worker_beats
+    SELECT region, worker, at, sum(turned)::bigint, sum(well)::bigint, sum(failing)::bigint FROM worker_beats
     WHERE stored_at > :since AND region = ANY(CAST(:regions AS text[]))
     GROUP BY 1, 2, 3 ORDER BY 3
 """)
@@ -95,8 +95,9 @@ async def write_beats(session: AsyncSession, glances: Glances, now_ms: int) -> N
             "workers": [worker for worker, _, _ in glances],
             "regions": [region for _, region, _ in glances],
             "moments": [to_datetime(at_ms) for _, _, at_ms in glances],
-            "turned": [turned for turned, _ in glances.values()],
-            "well": [well for _, well in glances.values()],
+            "turned": [turned for turned, _, _ in glances.values()],
+            "well": [well for _, well, _ in glances.values()],
+            "failing": [failing for _, _, failing in glances.values()],
             "now": to_datetime(now_ms),
         },
     )
@@ -126,8 +127,8 @@ async def beats(session: AsyncSession, regions: Collection[str], since_ms: int) 
     """What was stored since then, by region and worker, in order of time."""
     found: dict[str, dict[str, list[Beat]]] = {}
     values = {"regions": list(regions), "since": to_datetime(since_ms)}
-    for region, worker, at, turned, well in await session.execute(_BEATS, values):
-        found.setdefault(region, {}).setdefault(worker, []).append(Beat(to_milliseconds(at), turned, well))
+    for region, worker, at, *counts in await session.execute(_BEATS, values):
+        found.setdefault(region, {}).setdefault(worker, []).append(Beat(to_milliseconds(at), *counts))
     return found
 
 

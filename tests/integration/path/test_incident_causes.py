@@ -125,6 +125,28 @@ async def test_what_still_fails_when_the_worker_sees_again_is_told_then(scene: S
     assert await scene.told() == []
 
 
+@pytest.mark.parametrize(
+    ("others", "told"),
+    [("S", ["resolved", *["opened"] * 30]), ("F", ["opened"])],
+    ids=["it sees", "it is blind too, so the region is suspected"],
+)
+async def test_a_suspect_that_is_gone_is_judged_by_what_its_successor_sees(
+    scene: Scene, others: str, told: list[str]
+) -> None:
+    failing, well = await scene.monitors(30), await scene.monitors(60)
+    await all_say(scene, well, "S", worker="w1")
+    scene.clock.advance(5)
+    await all_say(scene, failing, "F", worker="w1")
+    await settle(scene)
+    assert await scene.told() == ["opened"]
+    for _ in range(8):
+        scene.clock.advance(10)
+        await all_say(scene, failing, "F", worker="w2")
+        await all_say(scene, well, others, worker="w2")
+        await settle(scene, 1)
+    assert await scene.told() == told
+
+
 async def test_a_lone_monitor_waits_a_second_and_is_told(scene: Scene) -> None:
     monitor_id = await scene.monitor()
     await all_say(scene, [monitor_id], "F")
