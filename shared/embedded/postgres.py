@@ -118,8 +118,10 @@ class Postgres:
     @property
     def socket_directory(self) -> Path:
         """Where the socket lies; of a server that another process started, where its mark says."""
+        if self._short_socket_directory is not None:
+            return self._short_socket_directory
         usual = self._directory / "socket"
-        return self._short_socket_directory or (usual if _fits(usual) else self._marked_socket_directory() or usual)
+        return usual if _fits(usual) else self._marked_socket_directory() or usual
 
     def url(self, role: str = ROLE, database: str = DATABASE) -> str:
         """``postgresql://ROLE@/DATABASE?host=/socket/directory``, as asyncpg and SQLAlchemy both read it."""
